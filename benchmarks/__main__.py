@@ -1,6 +1,7 @@
 """`python -m benchmarks NAME…` prints what it measures, and puts it in its place in docs/results.md with --write.
 
-Without a name all are run and the page is written anew.
+Without a name all are run and the page is written anew. A benchmark that has a command line of its own (`command`)
+gets what stands after its name: `python -m benchmarks training --plan`.
 """
 
 from __future__ import annotations
@@ -65,6 +66,10 @@ def written() -> dict[str, str]:
 def main() -> None:
     """Run what the command line names, or all of it into docs/results.md."""
     chosen = [name for name in sys.argv[1:] if name != "--write"]
+    if len(chosen) > 1 and chosen[0] in names():
+        own = getattr(importlib.import_module(f"benchmarks.{chosen[0]}"), "command", None)
+        if own is not None:
+            sys.exit(own(chosen[1:]))
     made = {name: run(name) for name in chosen or names()}
     print("\n".join(made.values()))
     if "--write" in sys.argv or not chosen:

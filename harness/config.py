@@ -75,6 +75,8 @@ class EvalConfig(Strict, frozen=True, kw_only=True):
     """How the model is driven."""
     agent_settings: Mapping[str, Json] = msgspec.field(default_factory=dict)
     board: str | None = "mini"
+    controller: str | None = None
+    """Address of a controller whose workers play the environments; None plays them in this process."""
     env: tuple[str, ...] = ()
     """Board entries to play; empty plays all."""
     split: str | None = None

@@ -7,7 +7,8 @@
         │   └── AccountError  and no further call can succeed: a key revoked, no credit left
         ├── AgentError        the agent's own code failed: the agent's doing
         ├── EnvError          the environment failed
-        │   └── SandboxError  the container, database or process under it failed
+        │   ├── SandboxError  the container, database or process under it failed
+    │   └── LostError     whoever runs it elsewhere went away: never charged to the agent
         └── GraderError       the grader failed
     StorageError              the run folder cannot be written; what is finished is intact
     ToolError                 raised by an environment's tool, shown to the model as the tool's answer
@@ -65,6 +66,12 @@ class SandboxError(EnvError):
     """The container, database or process under an environment failed."""
 
     boundary = "sandbox"
+
+
+class LostError(EnvError):
+    """The service that runs the environment went away, or does not keep to its protocol: never charged to the agent."""
+
+    boundary = "service"
 
 
 class GraderError(RolloutError):

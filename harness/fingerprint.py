@@ -8,14 +8,28 @@ so that a larger selection of the same protocol continues a run.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from typing import Protocol
 
-from harness.core import Agent, BoardEntry, Env, Json, Limits, Model, SamplingParams, digest
+from harness.core import BoardEntry, Env, Json, Limits, SamplingParams, digest
 
 PROTOCOL_VERSION = 1
 """Raised when the rollout itself changes what a score means."""
 
 
-def protocol(entry: BoardEntry, env: Env, agent: Agent, model: Model | None, limits: Limits) -> dict[str, Json]:
+class Described(Protocol):
+    """An agent or a model, as far as a score depends on it."""
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+        ...
+
+    def protocol(self) -> Mapping[str, Json]:
+        """Return everything that a score depends on beyond the name."""
+        ...
+
+
+def protocol(entry: BoardEntry, env: Env, agent: Described, model: Described | None, limits: Limits) -> dict[str, Json]:
     """Return everything that a score on this entry depends on. `env` is open."""
     return {
         "version": PROTOCOL_VERSION,

@@ -74,7 +74,7 @@ class Shape(NamedTuple):
 SHAPES: Mapping[str, Shape] = MappingProxyType(
     {
         "nano": Shape(640, 64, 2, 2, 1, 128, 8192),
-        "tiny": Shape(1024, 128, 4, 4, 2, 320, 16384),
+        "tiny": Shape(1536, 160, 3, 5, 5, 448, 16384),
         "small": Shape(2048, 256, 6, 8, 4, 704, 32768),
     }
 )

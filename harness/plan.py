@@ -100,18 +100,25 @@ def load_board(config: EvalConfig) -> tuple[Board, int]:
     else:
         chosen = config.env or tuple(registry.names("envs"))
         board = Board(
-            name="custom", title="custom", entries=tuple(BoardEntry(name=e, env=e, split="test") for e in chosen)
+            name="custom",
+            title="custom",
+            entries=tuple(BoardEntry(name=e, env=e, split=_usual_split(e)) for e in chosen),
         )
     by_name = {entry.name: entry for entry in board.entries}
     for name in config.env:
         if name not in by_name:
             if name in registry.names("envs") or ":" in name:
-                by_name[name] = BoardEntry(name=name, env=name, split=config.split or "test")
+                by_name[name] = BoardEntry(name=name, env=name, split=config.split or _usual_split(name))
             else:
                 raise SetupError(f"board '{board.name}' has no environment '{name}'{nearest(name, by_name)}")
-    entries = [by_name[name] for name in dict.fromkeys(config.env)] or list(board.entries)
-    played = msgspec.structs.replace(board, entries=tuple(_overlay(entry, config) for entry in entries))
-    return played, max(len(board.entries), len(entries))
+    asked = [by_name[name] for name in dict.fromkeys(config.env)] or list(board.entries)
+    played = msgspec.structs.replace(board, entries=tuple(_overlay(entry, config) for entry in asked))
+    return played, max(len(board.entries), len(asked))
+
+
+def _usual_split(name: str) -> str:
+    """Return the split that is played where none is named; which one a controller has, it does not say."""
+    return "all" if name.startswith(f"{registry.REMOTE}:") else "test"
 
 
 def _overlay(entry: BoardEntry, config: EvalConfig) -> BoardEntry:
@@ -202,10 +209,35 @@ async def _open(entry: BoardEntry, config: EvalConfig) -> tuple[Env, list[Task]]
         data=Path(config.data) if config.data else None,
         settings=entry.settings,
     )
-    env = registry.make_env(entry.env, options)
-    tasks = select(env, entry, config)
+    env = registry.make_env(_reached(entry, config.controller), options)
+    if not getattr(env, "opens_first", False):
+        tasks = select(env, entry, config)
+        await env.open()
+        return env, tasks
     await env.open()
-    return env, tasks
+    try:
+        _refuse_longer(env, entry)
+        return env, select(env, entry, config)
+    except SetupError:
+        await _close(env)
+        raise
+
+
+def _reached(entry: BoardEntry, controller: str | None) -> str:
+    """Name an entry's environment as the registry knows it: at the controller, where there is one."""
+    if controller is None or entry.env.startswith(f"{registry.REMOTE}:"):
+        return entry.env
+    task = entry.env if entry.split == "test" else f"{entry.env}-{entry.split}"
+    return f"{registry.REMOTE}:{controller}#{task}"
+
+
+def _refuse_longer(env: Env, entry: BoardEntry) -> None:
+    """Refuse more turns than a controller's worker plays: it keeps its own limit."""
+    if entry.turns is not None and env.turn_limit is not None and entry.turns > env.turn_limit:
+        raise SetupError(
+            f"the controller's '{entry.name}' is played for {env.turn_limit} turns at most, not {entry.turns}: "
+            f"ask for no more with --turn-limit"
+        )
 
 
 async def _close(thing: Env | Agent | Model) -> None:

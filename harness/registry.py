@@ -3,7 +3,7 @@
 A short name is a file or folder of its room: `db` is `envs/db/env.py`, `react` is `agents/react.py`, `scripted/oracle`
 is `agents/scripted/oracle.py`. Each such module has a factory called `make`. A name may carry an argument behind a
 colon (`program:./agent`, `scripted/oracle:0.3`). A package elsewhere registers an entry point in the group
-`harness.envs`, `harness.agents` or `harness.models`.
+`harness.envs`, `harness.agents` or `harness.models`. `agentrl:URL#TASK` is an environment that a controller has.
 
 The rooms have common names, so another package may have taken one: the room must be the folder beside `harness/`.
 """
@@ -23,6 +23,9 @@ from harness.errors import HarnessError, SetupError, nearest
 
 ROOT = Path(__file__).resolve().parent.parent
 """The folder that holds `harness/` and the rooms."""
+
+REMOTE = "agentrl"
+"""The environment's name that stands for a task of a controller, which its argument names."""
 
 Factory = Callable[..., Any]
 
@@ -110,6 +113,9 @@ def factory(kind: str, spec: str) -> tuple[Factory, str]:
 
 def make_env(spec: str, options: EnvOptions) -> Env:
     """Make the environment that `spec` names."""
+    if spec.partition(":")[0] == REMOTE:
+        client = _import("harness.service.client", f"env '{spec}'")
+        return cast(Env, client.make(options, spec.partition(":")[2]))
     make, _ = factory("envs", spec)
     return cast(Env, made(make, f"env '{spec}'", ("tasks", "session"), options))
 

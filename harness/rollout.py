@@ -5,7 +5,7 @@ cancellation passes through, after the session and the player are closed.
 
 Whose doing an ending is decides whether it is scored (docs/protocol.md). A failure of the environment or the grader
 after the agent's first action counts as the agent's, 0, unless the back-end's own health check fails too: breaking
-things earns no free retry.
+things earns no free retry. A service that is lost (`LostError`) is never the agent's doing.
 """
 
 from __future__ import annotations
@@ -48,6 +48,7 @@ from harness.errors import (
     EnvError,
     GraderError,
     HarnessError,
+    LostError,
     ModelError,
     OutOfContext,
     RolloutError,
@@ -173,6 +174,7 @@ class _Play:
         self.opening_tools = task.tools
         self.turns: list[Turn] = []
         self.acted = False
+        self.lost = False
         self.ending = Ending.CANCELLED
         self.score = Score(value=None)
         self.failure: Failure | None = None
@@ -268,6 +270,7 @@ class _Play:
             EnvError: Ending.ENV_ERROR,
             GraderError: Ending.GRADER_ERROR,
         }
+        self.lost = isinstance(error, LostError) or isinstance(error.__cause__, LostError)
         self.ending = next((end for kind, end in endings.items() if isinstance(error, kind)), Ending.MODEL_ERROR)
         name = error.boundary if isinstance(error, RolloutError) else "setup"
         detail = "".join(traceback.format_exception(error))[-4000:]
@@ -284,7 +287,7 @@ class _Play:
                 self.score = Score(value=None)
                 self.fail(error)
         broken = self.ending in {Ending.ENV_ERROR, Ending.GRADER_ERROR}
-        if broken and self.acted and await healthy(self.env):
+        if broken and self.acted and not self.lost and await healthy(self.env):
             self.score = Score(value=0.0, parts={"charged_to": "agent"})
 
     async def close(self) -> None:

@@ -38,6 +38,11 @@ class _File(Strict, frozen=True, kw_only=True):
     """Boards whose entries come first, each with its own epochs and sampling."""
     entries: tuple[BoardEntry, ...] = ()
     columns: tuple[Aggregate, ...] = ()
+    details: tuple[Aggregate, ...] = ()
+    """Further columns, where there is room for them."""
+    cost_column: str | None = None
+    latency_column: str | None = None
+    """Published columns of what 1,000 model calls cost and of how long one takes."""
     categories: Mapping[str, Category] = msgspec.field(default_factory=dict)
 
 
@@ -46,9 +51,13 @@ class Layout(Value, frozen=True, kw_only=True):
 
     columns: tuple[str, ...]
     """Shown beside the overall: the entries, or the parts of the only entry's aggregate and what else is published."""
+    details: tuple[str, ...]
+    """Shown as well where there is room: on the site, in CSV and JSON."""
     parts: Mapping[str, Aggregate]
     """Column -> how task groups make it, where the board has one entry with an aggregate; overall among them."""
     categories: Mapping[str, Category]
+    cost_column: str | None = None
+    latency_column: str | None = None
 
 
 def names() -> list[str]:
@@ -77,9 +86,18 @@ def layout(name: str) -> Layout:
     file = _read(name)
     tree = file.entries[0].aggregate
     if len(file.entries) > 1 or tree is None:
-        return Layout(columns=tuple(entry.name for entry in file.entries), parts={}, categories=file.categories)
+        columns = tuple(entry.name for entry in file.entries)
+        return Layout(columns=columns, details=(), parts={}, categories=file.categories)
     parts = {part.name: part for part in (*tree.parts, *file.columns)}
-    return Layout(columns=tuple(parts), parts={**parts, "overall": tree}, categories=file.categories)
+    details = {part.name: part for part in file.details}
+    return Layout(
+        columns=tuple(parts),
+        details=tuple(details),
+        parts={**parts, **details, "overall": tree},
+        categories=file.categories,
+        cost_column=file.cost_column,
+        latency_column=file.latency_column,
+    )
 
 
 def _read(name: str) -> _File:

@@ -1,4 +1,8 @@
-"""The room's command, `harness leaderboard`, and the unpaired half of `harness compare`. Light to import."""
+"""The room's command, `harness leaderboard`, and the unpaired half of `harness compare`. Light to import.
+
+`harness leaderboard BOARD` shows a board; its further commands are in `subcommands.py`, since each command at the top
+of this file would be one of `harness` itself.
+"""
 
 from __future__ import annotations
 
@@ -8,47 +12,40 @@ from typing import TYPE_CHECKING
 
 import click
 
+from leaderboards import subcommands
+from leaderboards.bundles import FOLDER as BUNDLES
+
 if TYPE_CHECKING:
     from harness.runlog import Run
     from leaderboards.render import Leaderboard
 
 RUNS = Path("runs")
-FORMATS = ("table", "markdown", "csv", "json")
 
 
-@click.command("leaderboard")
-@click.argument("board", default="mini")
-@click.argument("runs", nargs=-1, type=click.Path(path_type=Path))
-@click.option("--format", "form", type=click.Choice(FORMATS), default="table", help="How to write it [default: table].")
-@click.option("--by", default="overall", help="The column to rank by [default: overall].")
-@click.option("--allow-different", is_flag=True, help="Show runs of different protocols together, and say so.")
-@click.option("--json", "as_json", is_flag=True, help="Print one line of JSON on standard output.")
-def leaderboard(board: str, runs: tuple[Path, ...], form: str, by: str, allow_different: bool, as_json: bool) -> None:
-    """Show BOARD: its published rows, and the given RUN folders.
+class Boards(click.Group):
+    """A group whose first word may be a board instead of a command: it is then shown."""
 
-    Without a RUN, those in runs/ that share the protocol of the newest are shown. A table on a terminal goes to
-    standard error; the other formats go to standard output.
+    def parse_args(self, context: click.Context, args: list[str]) -> list[str]:
+        """Take `show` as said where no command is named."""
+        if not args or (args[0] not in self.commands and args[0] not in context.help_option_names):
+            args = ["show", *args]
+        return super().parse_args(context, args)
+
+
+@click.group("leaderboard", cls=Boards)
+def leaderboard() -> None:
+    """Show a board, take in runs from elsewhere, or build the boards' site.
+
+    harness leaderboard [BOARD] [RUN]... is 'harness leaderboard show'.
     """
-    import json
-
-    from rich.console import Console
-
-    from leaderboards import render
-
-    board, runs = _board_of(board, runs)
-    table = build(board, runs, by=by, allow_different=allow_different)
-    if as_json or form == "json":
-        click.echo(json.dumps(render.as_json(table)))
-    elif form == "markdown":
-        click.echo(render.as_markdown(table), nl=False)
-    elif form == "csv":
-        click.echo(render.as_csv(table), nl=False)
-    else:
-        console = Console(stderr=True)
-        console.print(render.terminal(table, console.width))
 
 
-def _board_of(board: str, runs: tuple[Path, ...]) -> tuple[str, tuple[Path, ...]]:
+for _command in (subcommands.show, subcommands.add, subcommands.build):
+    leaderboard.add_command(_command)
+del _command
+
+
+def board_of(board: str, runs: tuple[Path, ...]) -> tuple[str, tuple[Path, ...]]:
     """Take a run folder in the board's place for a run of its own board."""
     from harness import runlog
     from leaderboards.board import names
@@ -65,36 +62,59 @@ def build(name: str, folders: Sequence[Path], *, by: str = "overall", allow_diff
         SetupError: an unknown board or column, a run of another board, different protocols, or nothing to show.
     """
     from harness import runlog
-    from harness.errors import SetupError, nearest
-    from leaderboards import published
-    from leaderboards.board import layout, load, names
-    from leaderboards.rank import rank
-    from leaderboards.render import Leaderboard
-    from leaderboards.runs import agreeing, check_fingerprints, discover, row
+    from harness.errors import SetupError
+    from leaderboards.assemble import assemble
+    from leaderboards.board import load, names
+    from leaderboards.runs import discover
 
     board = load(name)
-    runs = [runlog.read(folder) for folder in folders] if folders else discover(RUNS, board.name)
+    found = [*discover(RUNS, board.name), *discover(BUNDLES, board.name)]
+    runs = [runlog.read(folder) for folder in folders] if folders else found
     for run in runs:
         if run.header.board.name != board.name:
             raise SetupError(f"{run.folder} is a run of board '{run.header.board.name}', not of '{board.name}'")
-    left: list[Run] = []
-    if not folders and not allow_different:
-        runs, left = agreeing(runs)
-    warnings = check_fingerprints(runs, allow_different=allow_different)
-    if left:
-        names_left = ", ".join(str(run.folder) for run in left)
-        warnings.append(f"Left out, of other protocols (show them with --allow-different): {names_left}")
-    rows = [*published.rows(board), *(row(run, board) for run in runs)]
-    if not rows:
+    table = assemble(name, runs, by=by, allow_different=allow_different, narrow=not folders)
+    if not table.rows:
         others = ", ".join(other for other in names() if other != board.name)
         raise SetupError(
             f"board '{board.name}' has no published rows and {RUNS}/ has no run of it: play one, name its folder, or "
             f"choose another board ({others})"
         )
-    columns = layout(name).columns
-    if by != "overall" and by not in columns:
-        raise SetupError(f"board '{board.name}' has no column '{by}'{nearest(by, ['overall', *columns])}")
-    return Leaderboard(board=board, columns=columns, by=by, rows=tuple(rank(rows, by)), warnings=tuple(warnings))
+    return table
+
+
+def standings(runs: Sequence[Run]) -> list[str]:
+    """Return where each run stands among the published rows of its board and the other runs, in a sentence each."""
+    from leaderboards import published
+    from leaderboards.board import load, names
+    from leaderboards.rank import OVERALL, rank
+    from leaderboards.render import rank_text
+    from leaderboards.runs import row
+
+    found = []
+    for run in runs:
+        name = run.header.board.name
+        if name not in names():
+            found.append("")
+            continue
+        board = load(name)
+        same = [other for other in runs if other.header.board.name == name]
+        alike = [other for other in same if _one_protocol(run, other)]
+        own = [row(other, board) for other in alike]
+        ranked = [item for item in rank([*published.rows(board), *own]) if item.rank]
+        mine = own[alike.index(run)]
+        place = next((item.rank for item in ranked if item.row is mine), None)
+        if place is None:
+            why = mine.origin if mine.origin.startswith("adapted") else "; ".join(mine.notes) or f"it has no {OVERALL}"
+            found.append(f"Not ranked on board {name}: {why}.")
+        else:
+            found.append(f"Rank {rank_text(place)} of {len(ranked)} ranked rows on board {name} ({mine.origin}).")
+    return found
+
+
+def _one_protocol(first: Run, second: Run) -> bool:
+    marks = first.header.fingerprints
+    return all(marks.get(entry, mark) == mark for entry, mark in second.header.fingerprints.items())
 
 
 def compare_published_row(run: Run, name: str, *, as_json: bool) -> None:

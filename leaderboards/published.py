@@ -113,9 +113,10 @@ def _wide(board: Board, plan: Layout) -> Iterator[Row]:
     for line in _read(path):
         cells = {
             name: Cell(value=float(line[name]) / 100, text=line[name], error=_part_error(name, line, plan))
-            for name in (*plan.columns, OVERALL)
+            for name in (*plan.columns, *plan.details, OVERALL)
             if line.get(name)
         }
+        cost = line.get(plan.cost_column or "", "")
         yield Row(
             name=f"{line['model']} ({line['mode']})" if line["mode"] else line["model"],
             group="API" if line["license"] == "Proprietary" else "open",
@@ -124,7 +125,15 @@ def _wide(board: Board, plan: Layout) -> Iterator[Row]:
             tasks=sum(category.tasks for category in plan.categories.values()) or None,
             date=date_of(line["source"]),
             source=line["source"],
+            cost=float(cost) if _is_number(cost) else None,
+            cost_text=cost if _is_number(cost) else "",
+            latency_text=latency if _is_number(latency := line.get(plan.latency_column or "", "")) else "",
         )
+
+
+def _is_number(text: str) -> bool:
+    """Whether a published figure is one; the tables say "N/A" where there is none."""
+    return re.fullmatch(r"\d+(\.\d+)?", text) is not None
 
 
 def _part_error(name: str, line: Mapping[str, str], plan: Layout) -> float:

@@ -27,6 +27,8 @@ Group = Literal["API", "open", "trained", "other"]
 
 PUBLISHED = "published, not reproduced"
 HERE = "run here"
+REGRADED = "re-graded, not attested"
+"""Sent in as a bundle, its actions re-played here; that the named model wrote them is the submitter's word."""
 
 
 class Cell(Value, frozen=True, kw_only=True):
@@ -62,7 +64,7 @@ class Row(Value, frozen=True, kw_only=True):
     name: str
     group: Group
     origin: str
-    """`published, not reproduced`, `run here`, or `adapted: …`."""
+    """`published, not reproduced`, `run here`, `re-graded, not attested`, or `adapted: …`."""
     cells: Mapping[str, Cell]
     """Column -> score; `overall` among them where there is one."""
     ranked: bool = True
@@ -72,6 +74,13 @@ class Row(Value, frozen=True, kw_only=True):
     fingerprints: Mapping[str, str] = msgspec.field(default_factory=dict)
     source: str = ""
     notes: tuple[str, ...] = ()
+    cost: float | None = None
+    """US dollars of one attempt; of 1,000 model calls on a board whose published rows say it so. None is unknown."""
+    cost_text: str = ""
+    latency_text: str = ""
+    """Seconds of one model call, on a board whose published rows say it."""
+    error_share: float | None = None
+    """Of the attempts, those that ended by no doing of the agent; None where it is unknown."""
 
 
 class Ranked(Value, frozen=True, kw_only=True):

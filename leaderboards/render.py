@@ -8,12 +8,12 @@ from rich.console import Group, RenderableType
 
 from harness.core import Board, Json, Value
 from harness.table import csv_text, grid, line, markdown, plain
-from leaderboards.rank import HERE, OVERALL, PUBLISHED, Cell, Ranked, Row
+from leaderboards.rank import HERE, OVERALL, PUBLISHED, REGRADED, Cell, Ranked, Row
 
 WIDE = 150
 """From this many columns on, origin, number of tasks and date have columns of their own."""
 ERROR_REACH = 1.96
-MARKS = {PUBLISHED: "", HERE: "● "}
+MARKS = {PUBLISHED: "", HERE: "● ", REGRADED: "○ "}
 ADAPTED = "◆ "
 
 
@@ -26,6 +26,8 @@ class Leaderboard(Value, frozen=True, kw_only=True):
     """The column that rows are ranked by."""
     rows: tuple[Ranked, ...]
     warnings: tuple[str, ...] = ()
+    details: tuple[str, ...] = ()
+    """Further columns, where there is room for them."""
 
 
 def rank_text(rank: tuple[int, int] | None) -> str:
@@ -71,10 +73,12 @@ def notes(board: Leaderboard) -> list[str]:
         f"± is {ERROR_REACH} standard errors of the column '{board.by}', task sampling included. A rank spans every "
         "row that it cannot be told from (Holm over all pairs, α 0.05)."
     )
-    found += [f"● {row.name}: {HERE}{_tail(row)}" for row in rows if row.origin == HERE]
     found += [
-        f"◆ {row.name}: {row.origin}; not ranked{_tail(row)}" for row in rows if row.origin not in (HERE, PUBLISHED)
+        f"{mark}{row.name}: {row.origin}{_tail(row)}"
+        for row in rows
+        if (mark := MARKS.get(row.origin, ADAPTED)) and mark != ADAPTED
     ]
+    found += [f"{ADAPTED}{row.name}: {row.origin}; not ranked{_tail(row)}" for row in rows if row.origin not in MARKS]
     starred: dict[str, list[str]] = {}
     for row in rows:
         if row.origin == PUBLISHED:
@@ -125,7 +129,7 @@ def as_markdown(board: Leaderboard) -> str:
 
 def as_csv(board: Leaderboard) -> str:
     """Return the leaderboard as CSV: scores and spreads exactly as published, one row a system."""
-    scored = _shown(board)
+    scored = [*_shown(board), *(name for name in board.details if any(name in item.row.cells for item in board.rows))]
     columns = ["rank_best", "rank_worst", "group", "model", "origin"]
     columns += [f"{name}{suffix}" for name in scored for suffix in ("", "_spread", "_error")]
     rows: list[list[object]] = []

@@ -13,13 +13,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from harness import runlog
-from harness.core import Aggregate, Board, BoardEntry, Limits
+from harness.core import Aggregate, Board, BoardEntry, Ending, Limits, Usage
 from harness.errors import SetupError
 from harness.fingerprint import differences
 from harness.metrics import Overall, Summary, leaves, overall, shares, summarise_board
 from harness.runlog import Header, Run
 from leaderboards.board import layout
-from leaderboards.rank import HERE, OVERALL, Cell, Group, Row
+from leaderboards.bundles import Record, record
+from leaderboards.rank import HERE, OVERALL, REGRADED, Cell, Group, Row
 
 API = frozenset({"openai", "anthropic", "google", "openrouter"})
 LOCAL = frozenset({"vllm", "hf"})
@@ -29,7 +30,9 @@ def row(run: Run, board: Board) -> Row:
     """Return a run's row on its board. `board` is whole, the run's own may be narrowed."""
     header = run.header
     summaries = summarise_board(run.attempts(), header.board, run.planned)
-    parts = layout(board.published).parts if board.published else {}
+    plan = layout(board.published) if board.published else None
+    parts = plan.parts if plan else {}
+    kept = record(run.folder)
     deviating = deviations(header, board)
     cells = {summary.entry: _cell(summary, summary.tasks, decimals=1) for summary in summaries}
     whole = len(summaries) == len(board.entries)
@@ -37,18 +40,55 @@ def row(run: Run, board: Board) -> Row:
         cells = _part_cells(summaries[0], parts) if summaries else {}
     elif whole and (mean := overall(summaries)):
         cells[OVERALL] = _cell(mean, None, decimals=1)
+    cost, latency = _cost(summaries, per_call=bool(plan and plan.cost_column))
     return Row(
         name=header.model,
         group=_group(header),
-        origin=f"adapted: {'; '.join(deviating)}" if deviating else HERE,
+        origin=_origin(deviating, kept),
         cells=cells,
         ranked=not deviating and not header.privileged,
         tasks=sum(summary.tasks for summary in summaries),
         date=header.created[:10],
         fingerprints=header.fingerprints,
         source=str(run.folder),
-        notes=tuple(_notes(header, board, summaries)),
+        notes=(*_notes(header, board, summaries), *_bundle_notes(kept)),
+        cost=cost,
+        cost_text="" if cost is None else f"{cost:.4f}" if cost < 0.1 else f"{cost:.2f}",
+        latency_text="" if latency is None or not (plan and plan.latency_column) else f"{latency:.2f}",
+        error_share=_error_share(summaries),
     )
+
+
+def _origin(deviating: Sequence[str], kept: Record | None) -> str:
+    adapted = f"adapted: {'; '.join(deviating)}" if deviating else ""
+    return "; ".join(part for part in (adapted, REGRADED if kept else "") if part) or HERE
+
+
+def _bundle_notes(kept: Record | None) -> Iterator[str]:
+    if kept is None:
+        return
+    yield f"{kept.replayed} attempts re-played, bundle {kept.sha256[:8]}"
+    if kept.claimed:
+        yield f"by the submitter's word: {' and '.join((*kept.claimed, 'who wrote the replies'))}"
+    if kept.differing:
+        yield f"{len(kept.differing)} observations differ"
+
+
+def _cost(summaries: Sequence[Summary], *, per_call: bool) -> tuple[float | None, float | None]:
+    """Return what an attempt (or 1,000 calls) costs, and the seconds of a call; None where it is unknown."""
+    usage = sum((summary.usage for summary in summaries), Usage())
+    attempts = sum(summary.attempts for summary in summaries)
+    if not usage.calls or not attempts:
+        return None, None
+    share = 1000 / usage.calls if per_call else 1 / attempts
+    return None if usage.cost_usd is None else usage.cost_usd * share, usage.seconds / usage.calls
+
+
+def _error_share(summaries: Sequence[Summary]) -> float | None:
+    """Return the share of attempts that ended by no doing of the agent."""
+    attempts = sum(summary.attempts for summary in summaries)
+    failed = sum(count for s in summaries for ending, count in s.endings.items() if not Ending(ending).by_agent)
+    return failed / attempts if attempts else None
 
 
 def deviations(header: Header, board: Board) -> list[str]:
@@ -183,6 +223,8 @@ def discover(root: Path, board: str) -> list[Run]:
     """Return the runs of a board in a folder of runs, oldest first; what is no readable run is passed over."""
     found = []
     for path in sorted(root.glob(f"*/{runlog.HEADER}")):
+        if path.parent.name.startswith("."):
+            continue
         try:
             run = runlog.read(path.parent)
         except SetupError:

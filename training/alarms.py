@@ -1,14 +1,18 @@
 """What the numbers of a run say is wrong with it: a name, the cause, the remedy.
 
-Each alarm is a pure function of the recent metrics, oldest first, one mapping an update. Decided here: an alarm is
-raised where *every* one of the last few updates says so, so that one odd batch wakes nobody; a number that is absent
-says nothing.
+Each alarm is a pure function of the run's metrics, oldest first, one mapping an update. Decided here: an alarm is
+raised where *every* one of the last few updates says so, so that one odd batch wakes nobody; a number that is absent,
+or no number, says nothing. `Watched` keeps what the alarms read and says what changed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Annotated
+import math
+import re
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Annotated, Any
 
 import msgspec
 
@@ -18,6 +22,13 @@ from training.values import Metrics
 Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
 Positive = Annotated[float, msgspec.Meta(gt=0)]
 History = Sequence[Metrics]
+
+FIRST = 32
+"""Updates at a run's beginning that are remembered: what later ones are compared with."""
+READ = re.compile(
+    r"idle/(learner|engine)|ess|surprise|forks|env/errors|reward/spread|loop/lag|task/.*/loss_share|pool/\d+/kl"
+)
+"""The numbers that alarms are about."""
 
 
 class AlarmOptions(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -163,13 +174,13 @@ def env_errors_rising(history: History, options: AlarmOptions) -> Alarm | None:
 
 
 def reward_constant(history: History, options: AlarmOptions) -> Alarm | None:
-    """Find batches in which every attempt is worth the same (`reward/std`)."""
-    recent = _values(history[-options.updates :], "reward/std")
+    """Find batches in which all attempts of a group are worth the same (`reward/spread`: the best less the worst)."""
+    recent = _values(history[-options.updates :], "reward/spread")
     if len(recent) < options.updates or any(value > 0 for value in recent):
         return None
     return Alarm(
         name="reward constant",
-        cause=f"every attempt of the last {options.updates} updates was worth the same: there is nothing to learn",
+        cause=f"in the last {options.updates} updates all attempts of a group were worth the same: nothing to learn",
         remedy="take easier or harder tasks (difficulty, the curriculum's band), or warm-start for longer",
     )
 
@@ -199,6 +210,32 @@ CHECKS: tuple[Check, ...] = (
 )
 
 
+class Watched:
+    """The numbers that alarms read, update by update, and the alarms that are raised."""
+
+    def __init__(self, options: AlarmOptions, raised: Mapping[str, Alarm] = MappingProxyType({})) -> None:
+        self.raised: dict[str, Alarm] = dict(raised)
+        self._options = options
+        self._first: list[Metrics] = []
+        self._recent: deque[Metrics] = deque(maxlen=options.updates)
+
+    def saw(self, metrics: Metrics) -> None:
+        """Remember an update."""
+        read = {key: value for key, value in metrics.items() if READ.fullmatch(key) and _is_number(value)}
+        if len(self._first) < max(FIRST, self._options.updates):
+            self._first.append(read)
+        else:
+            self._recent.append(read)
+
+    def changes(self) -> tuple[list[Alarm], list[Alarm]]:
+        """Return the alarms that are raised now and were not before, and those that are gone."""
+        found = {alarm.name: alarm for alarm in alarms([*self._first, *self._recent], self._options)}
+        risen = [alarm for name, alarm in found.items() if name not in self.raised]
+        gone = [alarm for name, alarm in self.raised.items() if name not in found]
+        self.raised = found
+        return risen, gone
+
+
 def _rising(
     history: History, options: AlarmOptions, key: str, most: float, name: str, cause: str, remedy: str
 ) -> Alarm | None:
@@ -219,6 +256,10 @@ def _always(history: History, options: AlarmOptions, key: str, wrong: Callable[[
     """Return the newest value where each of the last updates has one and it is wrong."""
     recent = _values(history[-options.updates :], key)
     return recent[-1] if len(recent) == options.updates and all(map(wrong, recent)) else None
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and math.isfinite(value)
 
 
 def _values(history: History, key: str) -> list[float]:

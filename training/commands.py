@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
+    from training.recipe import Recipe
+    from training.run import Result
     from training.warmstart import Progress
 
 
@@ -60,7 +65,10 @@ def sft(
 @click.option("--resume", type=click.Path(path_type=Path, exists=True, file_okay=False), help="Take this run up again.")
 @click.option("--steps", type=click.IntRange(min=1), help="Updates, instead of the recipe's.")
 @click.option("--seed", type=int, help="Instead of the recipe's.")
-@click.option("--dry-run", is_flag=True, help="Print the resolved recipe.")
+@click.option(
+    "--dry-run", is_flag=True, help="Print the resolved recipe, the memory it takes and its tokens; train not."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one line of JSON on standard output.")
 @click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="A value of the recipe.")
 def train(
     name: str,
@@ -69,11 +77,15 @@ def train(
     steps: int | None,
     seed: int | None,
     dry_run: bool,
+    as_json: bool,
     overrides: tuple[str, ...],
 ) -> None:
     """Train a model on the environments' train splits by asynchronous cross-policy GRPO, and score it on the way."""
-    import asyncio
+    import json
     from datetime import UTC, datetime
+
+    import msgspec
+    from rich.console import Console
 
     from harness.config import merge, parse_overrides
     from harness.errors import SetupError
@@ -82,18 +94,64 @@ def train(
     flags = {key: value for key, value in (("steps", steps), ("seed", seed)) if value is not None}
     above = merge(flags, parse_overrides(overrides))
     recipe = recipes.load(name, above) if resume is None else recipes.stored(resume, above)
-    if dry_run:
-        click.echo(recipes.text(recipe).decode())
-        return
-    folder = resume or out or Path("runs") / f"{datetime.now(UTC):%Y%m%d-%H%M%S}-train-{recipe.name}"
     if resume is not None and out is not None:
         raise SetupError("--resume goes on in its own folder: leave --out away")
-    from training.run import run
+    folder = resume or out or Path("runs") / f"{datetime.now(UTC):%Y%m%d-%H%M%S}-train-{recipe.name}"
+    from training import preflight
 
-    results = asyncio.run(run(recipe, folder, lambda line: click.echo(line, err=True), resume=resume is not None))
+    if dry_run:
+        _forecast(recipe, folder, resume=resume is not None, as_json=as_json)
+        return
+    preflight.check(recipe, folder, resume=resume is not None)
+    results = _train(recipe, folder, Console(stderr=True), resume=resume is not None)
+    if as_json:
+        click.echo(json.dumps({"run": str(folder), "results": msgspec.to_builtins(results)}))
+        return
     for result in results:
         click.echo(f"{result.what:<16} {result.score:.3f}  {result.folder}")
     click.echo(f"compare them: harness compare {results[0].folder} {results[-1].folder}")
+
+
+def _forecast(recipe: Recipe, folder: Path, *, resume: bool, as_json: bool) -> None:
+    """Print what a run would be; refuse one that cannot be, after what is known of it was printed."""
+    import json
+
+    from training import budget, forecast, preflight
+
+    size = budget.size_of(recipe)
+    parts = forecast.parts_of(recipe, size)
+    known = (recipe, size, parts, folder, forecast.plays_of(recipe))
+    click.echo(json.dumps(forecast.as_json(*known)) if as_json else forecast.text(*known))
+    preflight.require_room(recipe, size, folder, resume=resume)
+
+
+def _train(recipe: Recipe, folder: Path, console: Console, *, resume: bool) -> list[Result]:
+    """Train in sight of a person. An interrupt ends all that was started, and says how to go on."""
+    import asyncio
+    import signal
+
+    from training import checkpoint, screen
+    from training.process.parent import Lost
+    from training.run import run
+    from training.watch import Overdue
+
+    async def interruptible(say: Callable[[str], None]) -> list[Result]:
+        task = asyncio.current_task()
+        if task is not None:  # an end by SIGTERM is as orderly as one by Ctrl-C
+            asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+        return await run(recipe, folder, say, resume=resume)
+
+    try:
+        with screen.shown(folder, recipe.name, recipe.steps, console) as say:
+            return asyncio.run(interruptible(say))
+    except (KeyboardInterrupt, asyncio.CancelledError) as error:
+        found = checkpoint.newest(folder / "checkpoints")
+        go_on = f"go on with: harness train --resume {folder}" if found else "there is no checkpoint to go on from yet"
+        click.echo(f"interrupted; {go_on}", err=True)
+        raise KeyboardInterrupt from error
+    except (Lost, Overdue) as error:
+        click.echo(f"harness: {error}; go on with: harness train --resume {folder}", err=True)
+        raise SystemExit(3) from error
 
 
 def _say(progress: Progress) -> None:

@@ -16,6 +16,8 @@ from harness.errors import StorageError
 
 PART = ".part"
 ASIDE = ".old"
+REFUSED = ("no space left", "os error 28", "file write failed", "iostream error")
+"""What libraries that do not raise an OSError say of a full disk."""
 
 
 @contextlib.contextmanager
@@ -81,12 +83,11 @@ def sync(path: Path) -> None:
 
 def out_of_space(error: BaseException | None) -> OSError | None:
     """Return the refusal of the disk that is behind an error; torch and safetensors wrap it in errors of their own."""
-    text = str(error).lower()
-    if error is not None and ("no space left" in text or "os error 28" in text or "file write failed" in text):
-        return OSError(28, os.strerror(28))
     while error is not None:
         if isinstance(error, OSError):
             return error
+        if any(words in str(error).lower() for words in REFUSED):
+            return OSError(28, os.strerror(28))
         error = error.__cause__ or error.__context__
     return None
 

@@ -8,7 +8,7 @@ exactly what an uninterrupted one draws.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,8 +18,9 @@ from training import aggregation, checkpoint, credit, samples, staleness, weight
 from training.buffer import Buffer
 from training.collect import Collector
 from training.counts import Busy
-from training.learner.update import Learner
 from training.policies import PooledSampler, adapted, pool_advantages
+from training.process.learner import Learner
+from training.process.parent import Gone
 from training.recipe import Recipe, digest
 from training.staleness import Budget
 from training.values import Batch, Metrics, Sample
@@ -35,8 +36,6 @@ class Parts:
 
     recipe: Recipe
     folder: Path
-    base: Path
-    """Model folder that training began with."""
     model: LocalModel
     sampler: PooledSampler
     learner: Learner
@@ -50,6 +49,10 @@ class Parts:
     pinned: Callable[[], list[Path]]
     """Snapshots that are being scored, which must stay."""
     extra: Mapping[str, Json]
+    gone: Sequence[Gone]
+    """Each waits until a process is lost that nothing starts again, and returns why."""
+    lags: Callable[[], list[float]]
+    """Returns by how many seconds the event loop came late, since the last call."""
 
 
 async def train(parts: Parts) -> Path:
@@ -62,7 +65,7 @@ async def train(parts: Parts) -> Path:
             batch = await parts.collector.batch()
             made, metrics = assess(batch, parts.recipe, parts.version)
             with learning.work():
-                metrics |= await asyncio.to_thread(parts.learner.update, made, parts.version)
+                metrics |= await parts.learner.update(made, parts.version)
             folder = await publish(parts, made, metrics)
             parts.record(parts.version, {**metrics, **standing(parts, batch), "idle/learner": learning.idle()})
             if parts.version % parts.recipe.checkpoint_every == 0 or parts.version == parts.recipe.steps:
@@ -90,9 +93,7 @@ def assess(batch: Batch, recipe: Recipe, version: int) -> tuple[list[Sample], Me
 async def publish(parts: Parts, made: list[Sample], metrics: Metrics) -> Path:
     """Let the pools serve the new weights; return their folder."""
     parts.version += 1
-    backend = parts.learner.backend
-    write = weights.model_writer(backend.weights(), backend.network, parts.base)
-    folder, _ = await asyncio.to_thread(weights.publish, parts.folder / "snapshots", parts.version, write)
+    folder = await parts.learner.publish(parts.folder / "snapshots", parts.version)
     advantages = pool_advantages(made, parts.recipe.pools.depth + 1)
     ess = metrics.get("ess", 1.0)
     parts.sampler.mix = adapted(parts.sampler.mix, parts.recipe.pools, parts.version, ess, advantages)
@@ -113,8 +114,12 @@ async def save(parts: Parts) -> None:
         served=tuple(each.version for each in parts.sampler.serving),
         extra=dict(parts.extra),
     )
-    root = parts.folder / "checkpoints"
-    await asyncio.to_thread(checkpoint.write, root, state, buffer.groups, parts.learner.save, parts.sampler.serving)
+    root, loop = parts.folder / "checkpoints", asyncio.get_running_loop()
+
+    def learner(folder: Path) -> None:
+        asyncio.run_coroutine_threadsafe(parts.learner.save(folder), loop).result()
+
+    await asyncio.to_thread(checkpoint.write, root, state, buffer.groups, learner, parts.sampler.serving)
 
 
 def prune(parts: Parts) -> None:
@@ -131,6 +136,14 @@ def standing(parts: Parts, batch: Batch) -> Metrics:
         **staleness.metrics("trained", staleness.tally(batch.groups), parts.version - 1),
         **parts.collector.metrics(),
         "reward/mean": sum(rewards) / len(rewards),
+        "reward/spread": spread(batch),
         "idle/engine": parts.sampler.busy.idle(),
         "render/forks": parts.model.forks,
+        "loop/lag": max(parts.lags(), default=0.0),
     }
+
+
+def spread(batch: Batch) -> float:
+    """Return the reward of a group's best attempt less that of its worst, mean over the groups: 0 says nothing."""
+    rewards = [[one.reward for one in group.attempts] for group in batch.groups]
+    return sum(max(each) - min(each) for each in rewards) / len(rewards)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 
@@ -17,10 +17,13 @@ from harness.core import Count, Json, canonical_json
 from harness.core import digest as digest_of
 from harness.errors import SetupError, nearest
 from training.collect import CollectOptions
+from training.copying import CopyingOptions
 from training.credit.tan import FLOORS, Floors
 from training.curriculum import CurriculumOptions
 from training.learner.options import LearnerOptions
 from training.policies import PoolOptions
+from training.process.options import TOGETHER, ProcessOptions
+from training.record import LogOptions
 from training.warmstart import WarmStartOptions
 
 FOLDER = Path(__file__).with_name("recipes")
@@ -36,6 +39,10 @@ class BeginOptions(Strict, frozen=True, kw_only=True):
     """Train tasks of each environment whose gold play the model and its tokenizer are made of."""
     longest: Count = 2048
     """Tokens of a demonstration; longer ones are left out."""
+    copying: CopyingOptions | None = None
+    """A model that is made here learns to copy first; None leaves that out."""
+    renamed: Annotated[float, msgspec.Meta(ge=0, le=1)] = 0.0
+    """Share of the gold play that is told in other words, see `training/renaming.py`."""
     warm_start: WarmStartOptions | None = WarmStartOptions()
     """None begins with the model as it is."""
 
@@ -68,6 +75,8 @@ class Recipe(Strict, frozen=True, kw_only=True):
     """Groups under way at once."""
     seed: int = 0
     backend: Literal["torch", "deepspeed"] = "torch"
+    ranks: Count = 1
+    """Processes that the learner is spread over."""
     credit: str = "grpo"
     tan: Floors | None = FLOORS
     """Floors of the task advantage normalisation; None leaves it out."""
@@ -80,6 +89,16 @@ class Recipe(Strict, frozen=True, kw_only=True):
     learner: LearnerOptions = LearnerOptions()
     engine: LocalOptions = LocalOptions()
     score: ScoreOptions = ScoreOptions()
+    log: LogOptions = LogOptions()
+    processes: ProcessOptions | bool = ProcessOptions()
+    """What runs in a process of its own; false keeps all in one, true is the default."""
+
+    @property
+    def spread(self) -> ProcessOptions:
+        """What runs in a process of its own."""
+        if isinstance(self.processes, bool):
+            return ProcessOptions() if self.processes else TOGETHER
+        return self.processes
 
 
 def names() -> list[str]:
@@ -111,8 +130,8 @@ def stored(folder: Path, above: Mapping[str, Any]) -> Recipe:
 
 
 def digest(recipe: Recipe) -> str:
-    """Return the digest of all that a run depends on; how long it goes on is not of it."""
-    return digest_of(msgspec.to_builtins(msgspec.structs.replace(recipe, steps=1)))
+    """Return the digest of all that a run's weights depend on: not its length, its processes, or what it logs."""
+    return digest_of(msgspec.to_builtins(msgspec.structs.replace(recipe, steps=1, processes=True, log=LogOptions())))
 
 
 def text(recipe: Recipe) -> bytes:

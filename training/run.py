@@ -4,7 +4,7 @@
     RUN/base/              the model that training began with: made here, or the warm start
     RUN/snapshots/         weights that serve
     RUN/checkpoints/       step-NNNNNN: all that a resumed run needs;  best: the best model by validation
-    RUN/metrics.jsonl      one line an update
+    RUN/metrics.jsonl      one line an update, and beside it what `record` says
     RUN/evaluations/       runs of `harness eval`: validation on the way, test at the end
 
 Decided here: scoring is `harness eval` itself, in a process of its own, on one pinned snapshot; one at a time, and one
@@ -20,10 +20,10 @@ import os
 import shutil
 import signal
 import sys
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
+from typing import Protocol
 
 import msgspec
 
@@ -32,18 +32,28 @@ from harness.core import Env, EnvOptions, Json
 from harness.errors import SetupError
 from harness.models.hf.engine import TransformersSampler
 from harness.models.local import LocalModel
-from training import checkpoint, disk, learner, sft, staleness
+from harness.models.sampler import Sampler
+from training import checkpoint, copying, disk, renaming, sft, staleness
 from training import curriculum as choosing
 from training.buffer import Buffer
 from training.collect import Collector, Table
 from training.loop import Parts, train
 from training.policies import PooledSampler
+from training.process import engine, learner
+from training.process.parent import Gone, Lost, unless_gone
 from training.recipe import Recipe, digest, text
-from training.values import Metrics
+from training.record import Record
 from training.watch import Watch
 
 EVALUATION_SECONDS = 3600.0
 END_SECONDS = 10.0
+EVALUATE = (
+    "import sys; from training.process.child import end_with_parent; end_with_parent(int(sys.argv.pop(1))); "
+    "from harness.cli import main; main()"
+)
+"""`harness eval`, which ends with the run that asks for it."""
+BLOCKED_SECONDS = 120.0
+"""An event loop that does not move for so long is reported, with what blocks it."""
 Say = Callable[[str], None]
 
 
@@ -72,23 +82,52 @@ async def run(recipe: Recipe, folder: Path, say: Say, *, resume: bool) -> list[R
     async with AsyncExitStack() as stack:
         scoring = Scoring(recipe, folder, say)
         stack.push_async_callback(scoring.close)
-        parts = await make(recipe, folder, base, scoring, stack)
-        if resume:
-            say(f"taken up at update {parts.version}")
-        else:
+        if not resume:
             scoring.begin(0, base)
-        last = await train(parts)
-        scoring.begin(parts.version, last)
+        last = await trained(recipe, folder, base, scoring, resume=resume)
+        scoring.begin(recipe.steps, last)
         await scoring.wait()
-        await asyncio.to_thread(_keep, last, folder / "checkpoints" / "last")
     return await final(recipe, folder, scoring, base)
+
+
+class Scored(Protocol):
+    """Who scores weights while a run goes on."""
+
+    state: dict[str, Json]
+    """Part of the checkpoint."""
+    say: Say
+
+    def begin(self, version: int, folder: Path) -> None:
+        """Score weights, without waiting for it."""
+        ...
+
+    def pinned(self) -> list[Path]:
+        """Return the snapshots that must stay."""
+        ...
+
+
+async def trained(recipe: Recipe, folder: Path, base: Path, scoring: Scored, *, resume: bool) -> Path:
+    """Train to the end, from the last checkpoint again where the learner is lost. Return the folder of the weights."""
+    for left in reversed(range(recipe.spread.restarts + 1)):
+        try:
+            async with AsyncExitStack() as stack:
+                parts = await make(recipe, folder, base, scoring, stack)
+                if resume:
+                    scoring.say(f"taken up at update {parts.version}")
+                last = await unless_gone(train(parts), parts.gone)
+                await asyncio.to_thread(_keep, last, folder / "checkpoints" / "last")
+                return folder / "checkpoints" / "last"
+        except Lost as error:
+            if not left:
+                raise
+            scoring.say(f"{error}; the run goes back to its last checkpoint")
+            resume = True
+    raise AssertionError("unreachable: the last round returns or raises")
 
 
 def _claim(recipe: Recipe, folder: Path, *, resume: bool) -> None:
     """Take the folder for this recipe. SetupError where it is taken, or there is nothing to take up."""
     note = folder / "recipe.json"
-    if resume and checkpoint.newest(folder / "checkpoints") is None:
-        raise SetupError(f"{folder} holds no checkpoint to take up: begin anew with another --out")
     if not resume and note.exists():
         raise SetupError(f"{folder} holds a run already: go on with harness train --resume {folder}")
     try:
@@ -102,12 +141,16 @@ def begin(recipe: Recipe, base: Path, say: Say) -> None:
     """Make the model that training begins with: from nothing or a folder, and warm-started on gold play."""
     given, wanted = recipe.begin, recipe.begin.warm_start
     plays = sft.plays(recipe.envs, given.tasks, recipe.seed, recipe.envs)
+    plays = renaming.renamed(plays, given.renamed, recipe.seed)
     source = Path(given.model).expanduser() if given.model else base.with_name("made")
     if given.model is None:
         if given.shape not in newmodel.SHAPES:
             raise SetupError(f"begin.shape must be one of {', '.join(newmodel.SHAPES)}, not '{given.shape}'")
         shutil.rmtree(source, ignore_errors=True)
         newmodel.make(source, newmodel.SHAPES[given.shape], plays, recipe.seed)
+        if given.copying is not None:
+            learnt = copying.run(source, given.copying, device=recipe.learner.device, say=say)
+            say(f"copying: {learnt.lessons} of {len(copying.LESSONS)} lessons known after {learnt.seconds:.0f} s")
     if wanted is None:
         _keep(source, base)
         return
@@ -123,11 +166,12 @@ def _keep(source: Path, target: Path) -> None:
         disk.put(part, target)
 
 
-async def make(recipe: Recipe, folder: Path, base: Path, scoring: Scoring, stack: AsyncExitStack) -> Parts:
+async def make(recipe: Recipe, folder: Path, base: Path, scoring: Scored, stack: AsyncExitStack) -> Parts:
     """Make and open the parts, new or as the newest checkpoint has them."""
-    sampler = PooledSampler(
-        [TransformersSampler(base, recipe.engine) for _ in range(recipe.pools.depth + 1)], recipe.pools, base
-    )
+    watch = Watch()
+    await stack.enter_async_context(watch.heartbeat(BLOCKED_SECONDS))
+    samplers, gone = make_samplers(recipe, folder, base, watch, scoring.say)
+    sampler = PooledSampler(samplers, recipe.pools, base)
     model = LocalModel(recipe.name, base, sampler, recipe.engine)
     stack.push_async_callback(model.close)
     envs: dict[str, Env] = {}
@@ -135,7 +179,10 @@ async def make(recipe: Recipe, folder: Path, base: Path, scoring: Scoring, stack
         envs[name] = registry.make_env(name, EnvOptions(settings=settings))
         await envs[name].open()
         stack.push_async_callback(envs[name].close)
-    made = await asyncio.to_thread(learner.make, recipe.backend, base, recipe.learner)
+    made = await learner.start(
+        recipe.backend, base, recipe.learner, recipe.spread, ranks=recipe.ranks, folder=folder, watch=watch
+    )
+    stack.push_async_callback(made.close)
     await model.opened()
     curriculum = choosing.begin(list(envs), recipe.curriculum)
     admission = staleness.restarted(recipe.groups, recipe.eta, recipe.running, 0, 0)
@@ -145,11 +192,10 @@ async def make(recipe: Recipe, folder: Path, base: Path, scoring: Scoring, stack
         found = checkpoint.read(newest, digest(recipe))
         admission, buffer = checkpoint.resumed(found, recipe.groups, recipe.eta, recipe.running)
         curriculum, version = found.state.curriculum, found.state.version
-        made.load(found.learner)
+        await made.load(found.learner)
         sampler.mix = found.state.mix
         await sampler.serve(found.serving)
         scoring.state.update(found.state.extra)
-    watch = Watch()
     collector = Collector(
         Table(envs=envs, agent=registry.make_agent("direct"), model=model),
         msgspec.structs.replace(recipe.collect, seed=recipe.seed),
@@ -159,40 +205,37 @@ async def make(recipe: Recipe, folder: Path, base: Path, scoring: Scoring, stack
         buffer=buffer,
         watch=watch,
     )
+    record = Record(folder, recipe.log, scoring.say, version)
+    stack.callback(record.close)
     return Parts(
         recipe=recipe,
         folder=folder,
-        base=base,
         model=model,
         sampler=sampler,
         learner=made,
         collector=collector,
         version=version,
-        record=Record(folder / "metrics.jsonl", scoring.say),
+        record=record,
         scored=scoring.begin,
         pinned=scoring.pinned,
         extra=extra,
+        gone=(made.gone, *gone),
+        lags=watch.lags,
     )
 
 
-class Record:
-    """Writes a line an update, and tells a person the few figures that matter."""
-
-    def __init__(self, path: Path, say: Say) -> None:
-        self._path = path
-        self._say = say
-        self._begun = time.monotonic()
-
-    def __call__(self, version: int, metrics: Metrics) -> None:
-        """Write down what an update was like."""
-        seconds = time.monotonic() - self._begun
-        line = {"version": version, "seconds": round(seconds, 3), **metrics}
-        with self._path.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(line, default=float) + "\n")
-        self._say(
-            f"update {version}  reward {metrics['reward/mean']:+.3f}  tokens {metrics.get('tokens/trained', 0):,}  "
-            f"ess {metrics.get('ess', 1.0):.2f}  learner idle {100 * metrics['idle/learner']:.0f} %  {seconds:.0f} s"
-        )
+def make_samplers(
+    recipe: Recipe, folder: Path, base: Path, watch: Watch, say: Say
+) -> tuple[Sequence[Sampler], tuple[Gone, ...]]:
+    """Return the pools' engines, and what waits for their loss."""
+    pools = recipe.pools.depth + 1
+    if not recipe.spread.engine:
+        return [TransformersSampler(base, recipe.engine) for _ in range(pools)], ()
+    engines = engine.describe(
+        base, recipe.engine, recipe.spread, pools=pools, deterministic=recipe.learner.deterministic, folder=folder,
+        watch=watch, say=say,
+    )  # fmt: skip
+    return engines.samplers, (engines.gone,)
 
 
 class Scoring:
@@ -255,7 +298,7 @@ async def evaluate(
     """Score a model by `harness eval`. SetupError where that fails."""
     out = folder / "evaluations" / f"{what}-{version:06d}"
     shutil.rmtree(out, ignore_errors=True)
-    command = [sys.executable, "-c", "from harness.cli import main; main()", "eval", "--model", f"hf/{model}"]
+    command = [sys.executable, "-c", EVALUATE, str(os.getpid()), "eval", "--model", f"hf/{model}"]
     command += ["--split", split, "--env", ",".join(recipe.envs), "--limit", str(tasks), "--json", "--out", str(out)]
     command += ["--temperature", str(recipe.score.temperature)]
     overrides = {"connection.local": msgspec.to_builtins(recipe.engine), "env_settings": dict(recipe.envs)}

@@ -24,6 +24,8 @@ from training.values import Segment
 from training.warmstart import Progress, WarmStartOptions
 
 HELD_OUT = ("validation", "test")
+BETAS = (0.9, 0.95)
+"""Of the optimizer: a short memory, for a few hundred steps."""
 
 
 def plays(names: Iterable[str], tasks: int, seed: int, settings: Mapping[str, Mapping[str, Json]]) -> list[Trajectory]:
@@ -82,7 +84,8 @@ def run(
     if out.exists():
         raise SetupError(f"{out} is there already: give --out another folder")
     sequences = segments(source, trajectories, longest)
-    made = learner.make("torch", source, LearnerOptions(lr=options.lr, device=device, seed=options.seed))
+    wanted = LearnerOptions(lr=options.lr, betas=BETAS, device=device, seed=options.seed, precision=options.precision)
+    made = learner.make("torch", source, wanted)
     progress = warmstart.fit(made.backend, sequences, options, say)
     with disk.staging(out) as part:
         network = getattr(made.backend, "network")  # noqa: B009 - the torch backend's own

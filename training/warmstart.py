@@ -11,7 +11,7 @@ import math
 import random
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import msgspec
 import numpy as np
@@ -20,13 +20,14 @@ from harness.core import Count, Tokens, Trajectory, Value
 from harness.errors import SetupError
 from harness.models.render import Dialogue, Renderer
 from training import packing, samples
-from training.values import Sample, Segment
+from training.values import Bools, Ints, Sample, Segment
 
 if TYPE_CHECKING:
     from training.learner.backend import Backend
 
 FINAL_SHARE = 0.1
 """Of the learning rate, at the end."""
+OBSERVED_UNTIL = 0.7
 
 
 class WarmStartOptions(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -40,6 +41,10 @@ class WarmStartOptions(Value, frozen=True, kw_only=True, forbid_unknown_fields=T
     seconds: Annotated[float, msgspec.Meta(gt=0)] | None = None
     """It stops there, its learning rate fallen all the same; None is no bound."""
     micro_tokens: Count = 16384
+    observed: Annotated[float, msgspec.Meta(ge=0, lt=1)] = 0.0
+    """What a token that the model was told weighs beside one that it says. It falls to 0 until `OBSERVED_UNTIL` of the
+    way: a model from nothing learns the language faster so, and in the end it learns to play."""
+    precision: Literal["float32", "bfloat16"] = "float32"
     seed: int = 0
 
 
@@ -108,14 +113,15 @@ def fit(
     if not segments:
         raise SetupError("there is nothing to learn from: no play has a turn of the assistant's")
     steps = options.epochs * math.ceil(len(segments) / options.sequences)
-    begun, tokens, step = time.monotonic(), 0, 0
+    begun, tokens = time.monotonic(), 0
     progress = Progress(step=0, share=0.0, loss=math.nan, tokens=0, seconds=0.0)
-    for step, batch in enumerate(_batches(segments, options), 1):
+    for number, batch in enumerate(_batches(segments, options), 1):
         seconds = time.monotonic() - begun
-        share = max(step / steps, seconds / options.seconds if options.seconds else 0.0)
-        loss = _step(backend, batch, rate(options, step, share), options.micro_tokens)
+        share = max(number / steps, seconds / options.seconds if options.seconds else 0.0)
+        observed = options.observed * max(0.0, 1 - share / OBSERVED_UNTIL)
+        loss = step(backend, batch, rate(options, number, share), options.micro_tokens, observed)
         tokens += sum(segment.tokens for segment in batch)
-        progress = Progress(step=step, share=min(1.0, share), loss=loss, tokens=tokens, seconds=seconds)
+        progress = Progress(step=number, share=min(1.0, share), loss=loss, tokens=tokens, seconds=seconds)
         say(progress)
         if share >= 1:
             break
@@ -138,20 +144,32 @@ def _batches(segments: Sequence[Segment], options: WarmStartOptions) -> Iterator
             yield order[start : start + options.sequences]
 
 
-def _step(backend: Backend, batch: Sequence[Segment], lr: float, micro_tokens: int) -> float:
+def step(backend: Backend, batch: Sequence[Segment], lr: float, micro_tokens: int, observed: float = 0.0) -> float:
+    """Learn from one batch; return the loss before, in nats a token of the assistant's.
+
+    Args:
+        backend: what learns.
+        batch: token sequences.
+        lr: learning rate.
+        micro_tokens: positions of one pass.
+        observed: what each other token weighs in what is learnt, beside 1 of the assistant's.
+
+    Raises:
+        SetupError: the loss is no finite number; nothing was learnt from the batch.
+    """
     import torch
 
     total = sum(segment.tokens for segment in batch)
-    made = [_sample(segment, number, 1 / total) for number, segment in enumerate(batch)]
+    made = [_sample(segment, number, 1 / total, observed) for number, segment in enumerate(batch)]
     micros = packing.plan(made, micro_tokens, packed=False)
     loss = 0.0
     for number, micro in enumerate(micros):
         rows = packing.rows(micro, packed=False)
-        weights = torch.from_numpy(rows.tokens.coefficients)
         logprobs = backend.logprobs(rows)
-        part = -(logprobs.double() * weights.to(logprobs.device)).sum()
-        backend.backward(part, last=number == len(micros) - 1)
-        loss += float(part.detach())
+        said = torch.from_numpy(rows.tokens.coefficients * (rows.tokens.advantages == 1)).to(logprobs.device)
+        weights = torch.from_numpy(rows.tokens.coefficients * rows.tokens.advantages).to(logprobs.device)
+        backend.backward(-(logprobs.double() * weights).sum(), last=number == len(micros) - 1)
+        loss -= float((logprobs.detach().double() * said).sum())
     if not math.isfinite(loss):
         backend.forget()
         raise SetupError(f"the loss of supervised fine-tuning is {loss}, no finite number: lower its learning rate")
@@ -159,13 +177,34 @@ def _step(backend: Backend, batch: Sequence[Segment], lr: float, micro_tokens: i
     return loss
 
 
-def _sample(segment: Segment, number: int, coefficient: float) -> Sample:
+def segment(ids: Ints, mask: Bools) -> Segment:
+    """Return token ids as a sequence to learn from, of which the masked are what is to be said."""
+    return Segment(
+        ids=ids.astype(np.int64),
+        mask=mask,
+        logprobs=np.zeros(len(ids), np.float32),
+        versions=np.where(mask, 0, -1),
+        pools=np.where(mask, 0, -1).astype(np.int16),
+        turns=np.zeros(len(ids), np.int32),
+        mixed_kv=np.zeros(len(ids), np.bool_),
+        temperature=1.0,
+    )
+
+
+def _sample(segment: Segment, number: int, coefficient: float, observed: float) -> Sample:
+    """Return a sequence with what its tokens weigh where a sample has their advantages."""
+    weights = segment.mask.astype(np.float32)
+    kept = segment.mask
+    if observed > 0:
+        weights = np.where(segment.mask, np.float32(1), np.float32(observed))
+        kept = np.ones_like(segment.mask)
+        kept[0] = False  # nothing comes before it that it could be predicted from
     return Sample(
         segment=segment,
         env="demonstration",
         group_id=number,
         attempt=0,
-        advantages=segment.mask.astype(np.float32),
-        kept=segment.mask,
+        advantages=weights,
+        kept=kept,
         coefficient=coefficient,
     )

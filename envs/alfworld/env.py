@@ -63,6 +63,7 @@ class AlfworldEnv:
     """The ALFWorld environment."""
 
     name = "alfworld"
+    cpu_bound = True
     endless = frozenset({"train"})
     turn_limit: int | None = TURNS
     max_sessions: int | None = None

@@ -69,6 +69,7 @@ class KgEnv:
     """The KG environment."""
 
     name = "kg"
+    cpu_bound = True
     endless = frozenset({"train"})
     turn_limit: int | None = TURNS
     max_sessions: int | None = None

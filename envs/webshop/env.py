@@ -67,6 +67,7 @@ class WebshopEnv:
     """The WebShop environment."""
 
     name = "webshop"
+    cpu_bound = True
     endless = frozenset({"train"})
     turn_limit: int | None = TURNS
     max_sessions: int | None = None

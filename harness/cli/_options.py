@@ -17,6 +17,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 PATHS = {
     "agent": "agent",
     "board": "board",
+    "controller": "controller",
     "env": "env",
     "split": "split",
     "task_id": "task_ids",
@@ -51,7 +52,8 @@ FLAGS = [
     click.option("--model", "-m", help="provider/name, several separated by commas; see 'harness models'."),
     click.option("--agent", "-a", help="How the model is driven: direct, react, program:CMD, http:URL, module:attr."),
     click.option("--board", "-b", help="What is measured [default: mini]; see 'harness leaderboard'."),
-    click.option("--env", "-e", help="Only these environments of the board, separated by commas."),
+    click.option("--env", "-e", help="Only these environments of the board, separated by commas, or agentrl:URL#TASK."),
+    click.option("--controller", metavar="URL", help="Play at a controller: http://host:5020 (see docs/service.md)."),
     click.option("--split", help="This split instead of the board's."),
     click.option("--task-id", multiple=True, help="Only this task; may be given several times."),
     click.option("--limit", "-n", type=positive, help="At most this many tasks of each environment."),

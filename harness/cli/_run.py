@@ -26,7 +26,7 @@ from harness.metrics import summarise_board
 from harness.models.prices import price_of
 from harness.plan import prepare, resolve_player
 from harness.runlog import Header, Run, RunLog
-from harness.table import RunTable, render_run, run_json, run_table
+from harness.table import RunTable, logged_table, render_run, run_json
 
 RUNS = Path("runs")
 SHOWN = 3
@@ -161,19 +161,8 @@ def exit_code(evaluation: Evaluation, run: Run, config: EvalConfig) -> int:
 
 def table_of(run: Run, code: int | None = None) -> RunTable:
     """Return the table of a run as it stands."""
-    header = run.header
-    return run_table(
-        run=str(run.folder),
-        board=header.board,
-        model=header.model,
-        agent=header.agent,
-        summaries=summarise_board(run.attempts(), header.board, run.planned),
-        fingerprints=header.fingerprints,
-        unavailable=header.unavailable,
-        privileged=header.privileged,
-        exit_code=code,
-        of=header.whole,
-    )
+    summaries = summarise_board(run.attempts(), run.header.board, run.planned)
+    return logged_table(run.header, str(run.folder), summaries, code)
 
 
 def report(run: Run, code: int | None, *, as_json: bool, denominator: str | None = None) -> None:

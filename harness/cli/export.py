@@ -7,7 +7,7 @@ import hashlib
 import io
 import sys
 import tarfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
@@ -15,6 +15,7 @@ from typing import IO, TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
+    from harness.export import Filter
     from harness.runlog import Run
 
 COLUMNS = (
@@ -24,46 +25,83 @@ COLUMNS = (
 
 
 @click.command("export")
-@click.argument("run", type=click.Path(path_type=Path))
+@click.argument("runs", metavar="RUN...", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option(
-    "--format", "form", type=click.Choice(["messages", "csv", "bundle"]), default="messages", show_default=True
+    "--format",
+    "form",
+    type=click.Choice(["messages", "csv", "bundle", "openai", "sharegpt", "tokens"]),
+    default="messages",
+    show_default=True,
 )
+@click.option("--min-score", type=click.FloatRange(0, 1), help="Attempts that scored at least this.")
+@click.option("--env", "envs", multiple=True, help="Attempts at this environment; several times.")
+@click.option("--split", help="Attempts at tasks of this split.")
 @click.option("--out", "-o", type=click.Path(path_type=Path), help="File to write [default: standard output].")
-def command(run: Path, form: str, out: Path | None) -> None:
-    """Write the newest attempts of RUN as OpenAI messages (JSON lines), a table (CSV), or a bundle (tar.gz).
+def command(
+    runs: tuple[Path, ...],
+    form: str,
+    min_score: float | None,
+    envs: tuple[str, ...],
+    split: str | None,
+    out: Path | None,
+) -> None:
+    """Write the newest attempts of each RUN in a form that another program reads.
 
-    A bundle is the run folder with a SHA-256 of each file: what another person needs to check the run.
+    To learn from: openai (fine-tuning files), sharegpt, tokens (ids, mask, log-probabilities, weight versions and
+    rewards of models on disk), as JSON lines. Play of test and validation tasks is refused.
+
+    To look at: messages (JSON lines, all attempts), csv, and bundle: the run folder with a SHA-256 of each file.
     """
-    from harness import runlog
+    from harness import export, runlog
     from harness.errors import SetupError
 
-    opened = runlog.read(run)
+    opened = [runlog.read(run) for run in runs]
+    wanted = export.Filter(min_score, envs, split)
+    if form in ("csv", "bundle") and wanted != export.Filter():
+        raise SetupError(f"--min-score, --env and --split do not narrow a {form}: leave them out")
+    if form == "bundle" and len(opened) > 1:
+        raise SetupError("a bundle is of one run: name one RUN")
     if form == "bundle" and out is None and sys.stdout.isatty():
         raise SetupError("a bundle is binary: name a file with --out")
+    if form == "bundle":
+        _write(out, lambda file: write_bundle(opened[0], file))
+        return
+    if form in export.FORMS:
+        lines = export.lines(opened, form, wanted)
+    else:
+        lines = csv_lines(opened) if form == "csv" else message_lines(opened, wanted)
+    _write(out, lambda file: file.writelines(lines))
+
+
+def _write(out: Path | None, write: Callable[[IO[bytes]], None]) -> None:
+    """Write to standard output, or to a file that is there when it is whole: a refusal on the way leaves none."""
+    from harness.errors import SetupError
+
+    plain = out is not None and (out.is_file() or not out.exists())  # and no pipe or device
+    part = out.with_name(f".{out.name}.part") if out and plain else None
+    place = part or out
     try:
-        with out.open("wb") if out else nullcontext(sys.stdout.buffer) as file:
-            if form == "bundle":
-                write_bundle(opened, file)
-            else:
-                lines = csv_lines(opened) if form == "csv" else message_lines(opened)
-                for line in lines:
-                    file.write(line)
+        with place.open("wb") if place else nullcontext(sys.stdout.buffer) as file:
+            write(file)
+        if part and out:
+            part.replace(out)
     except BrokenPipeError:
         raise
     except OSError as error:
         raise SetupError(f"cannot write {out or 'standard output'}: {error.strerror}") from error
+    finally:
+        if part:
+            part.unlink(missing_ok=True)
 
 
-def message_lines(run: Run) -> Iterator[bytes]:
+def message_lines(runs: Sequence[Run], wanted: Filter) -> Iterator[bytes]:
     """Yield one JSON line an attempt: its messages and tools in OpenAI's form, its score and where it comes from."""
     import msgspec
 
+    from harness import export
     from harness.models import wire
 
-    newest = {key: record.attempt for key, record in run.newest().items()}
-    for trajectory in run.trajectories():
-        if newest[trajectory.key] != trajectory.attempt:
-            continue
+    for trajectory in (each for run in runs for each in export.chosen(run, wanted)):
         yield (
             msgspec.json.encode(
                 {
@@ -84,12 +122,12 @@ def message_lines(run: Run) -> Iterator[bytes]:
         )
 
 
-def csv_lines(run: Run) -> Iterator[bytes]:
+def csv_lines(runs: Sequence[Run]) -> Iterator[bytes]:
     """Yield a header and one row an attempt."""
     buffer = io.StringIO()
     writer = csv.writer(buffer)
     writer.writerow(COLUMNS)
-    for record in run.newest().values():
+    for run, record in ((each, record) for each in runs for record in each.newest().values()):
         usage = record.usage
         writer.writerow(
             [

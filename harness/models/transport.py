@@ -44,13 +44,13 @@ async def _bound(response: httpx2.Response) -> None:
         response.stream = _Bounded(body)
 
 
-def make_client(url: str, request_seconds: float) -> httpx2.AsyncClient:
+def make_client(url: str, request_seconds: float, *, keepalive_seconds: float = 30.0) -> httpx2.AsyncClient:
     """Return an HTTP client for a server; how many calls run at once is the limiter's business, not the pool's."""
     return httpx2.AsyncClient(
         # A server on this machine is never behind the proxy that the environment names.
         trust_env=httpx2.URL(url).host not in ("localhost", "127.0.0.1", "::1"),
         timeout=httpx2.Timeout(request_seconds, connect=min(CONNECT_SECONDS, request_seconds)),
-        limits=httpx2.Limits(max_connections=None, max_keepalive_connections=256, keepalive_expiry=30.0),
+        limits=httpx2.Limits(max_connections=None, max_keepalive_connections=256, keepalive_expiry=keepalive_seconds),
         headers={"accept-encoding": "identity"},
         event_hooks={"response": [_bound]},
         follow_redirects=False,

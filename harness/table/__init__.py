@@ -2,16 +2,22 @@
 
 from harness.table.cells import csv_text, fraction, grid, line, markdown, p_value, percent, plain, show
 from harness.table.comparison import (
+    COMPARISON_COLUMNS,
     ComparisonTable,
     comparison_json,
     comparison_markdown,
+    comparison_notes,
     comparison_rows,
     difference_json,
     flip_lines,
     render_comparison,
 )
 from harness.table.run import (
+    PLAY_COLUMNS,
+    RESULT_COLUMNS,
     RunTable,
+    count,
+    logged_table,
     overall_json,
     render_run,
     run_csv,
@@ -24,17 +30,23 @@ from harness.table.run import (
 )
 
 __all__ = [
+    "COMPARISON_COLUMNS",
+    "PLAY_COLUMNS",
+    "RESULT_COLUMNS",
     "ComparisonTable",
     "RunTable",
     "comparison_json",
     "comparison_markdown",
+    "comparison_notes",
     "comparison_rows",
+    "count",
     "csv_text",
     "difference_json",
     "flip_lines",
     "fraction",
     "grid",
     "line",
+    "logged_table",
     "markdown",
     "overall_json",
     "p_value",

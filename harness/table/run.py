@@ -12,6 +12,7 @@ from rich.console import Group, RenderableType
 
 from harness.core import Board, Ending, Json, Value
 from harness.metrics import Overall, Summary, overall
+from harness.runlog import Header
 from harness.table.cells import NARROW, csv_text, fraction, grid, line, markdown, numbers, percent, plain, rounded
 
 SHORT_ENDINGS = {
@@ -74,6 +75,22 @@ def run_table(
         overall=whole,
         privileged=privileged,
         exit_code=exit_code,
+    )
+
+
+def logged_table(header: Header, run: str, summaries: Sequence[Summary], exit_code: int | None = None) -> RunTable:
+    """Make the table of a run as its log's header describes it."""
+    return run_table(
+        run=run,
+        board=header.board,
+        model=header.model,
+        agent=header.agent,
+        summaries=summaries,
+        fingerprints=header.fingerprints,
+        unavailable=header.unavailable,
+        privileged=header.privileged,
+        exit_code=exit_code,
+        of=header.whole,
     )
 
 
@@ -154,7 +171,8 @@ def _endings(endings: Mapping[str, int]) -> str:
     return ", ".join(f"{SHORT_ENDINGS[Ending(name)]} {count}" for name, count in endings.items())
 
 
-def _count(number: int) -> str:
+def count(number: int) -> str:
+    """Write a large number short: 12.3k, 4.5M."""
     for size, letter in ((1_000_000, "M"), (10_000, "k")):
         if number >= size:
             return f"{number / (1_000_000 if letter == 'M' else 1000):.1f}{letter}"
@@ -179,7 +197,7 @@ def _play_cells(summary: Summary) -> list[str]:
     return [
         _endings(summary.endings),
         f"{summary.turns:.1f}",
-        f"{_count(usage.input_tokens)}/{_count(usage.output_tokens)}",
+        f"{count(usage.input_tokens)}/{count(usage.output_tokens)}",
         "unknown" if usage.cost_usd is None and usage.calls else f"{usage.cost_usd or 0:.2f}",
         f"{summary.seconds:.1f}",
         str(summary.retries),

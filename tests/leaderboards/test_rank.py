@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -83,3 +84,50 @@ def test_a_table_of_equals_seldom_shows_an_order() -> None:
 @pytest.mark.parametrize(("systems", "tasks", "p"), [(60, 200, 0.5), (25, 300, 0.02)])
 def test_a_long_table_of_equals_seldom_shows_an_order(systems: int, tasks: int, p: float) -> None:
     assert simulate.false_orders(systems, tasks, p, 1, 600, seed=3) <= 0.05 + 2.5 * math.sqrt(0.05 * 0.95 / 600)
+
+
+def known_board(rng: np.random.Generator, truth: list[float], tasks: int, epochs: int) -> dict[str, tuple[int, int]]:
+    """Play systems of known chances and return the rank ranges of the table that they would publish."""
+    rows = [simulate.published_row(rng, f"s{place}", [tasks], [p], epochs) for place, p in enumerate(truth)]
+    return {item.row.name: item.rank for item in rank(rows) if item.rank}
+
+
+def coverage(truth: list[float], tasks: int, epochs: int, boards: int, seed: int) -> tuple[float, float]:
+    """Return how often every range of a board holds the true rank, and the mean width of a range."""
+    rng = np.random.default_rng(seed)
+    right, width = 0, 0.0
+    for _ in range(boards):
+        ranges = known_board(rng, truth, tasks, epochs)
+        right += all(ranges[f"s{place}"][0] <= place + 1 <= ranges[f"s{place}"][1] for place in range(len(truth)))
+        width += sum(high - low + 1 for low, high in ranges.values()) / len(ranges)
+    return right / boards, width / boards
+
+
+def test_ranges_hold_the_true_order() -> None:
+    truth = [0.80, 0.72, 0.70, 0.52, 0.50, 0.30]
+    held, width = coverage(truth, 200, 4, 80, seed=7)
+    assert held >= 0.95 - 2.5 * math.sqrt(0.05 * 0.95 / 80)
+    assert width < 3  # and they say something: of six ranks, fewer than half
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("truth", "tasks", "epochs"),
+    [
+        ([0.9 - 0.03 * place for place in range(25)], 300, 4),  # a crowd, each next to its like
+        ([0.5] * 10 + [0.499] * 10, 150, 1),
+        ([0.99, 0.97, 0.5, 0.03, 0.01], 60, 1),  # at the ends of the scale, where errors are small
+    ],
+)
+def test_ranges_hold_the_true_order_on_many_boards(truth: list[float], tasks: int, epochs: int) -> None:
+    held, _ = coverage(truth, tasks, epochs, 400, seed=11)
+    assert held >= 0.95 - 2.5 * math.sqrt(0.05 * 0.95 / 400)
+
+
+def test_a_lucky_published_row_does_not_outrank_its_equal() -> None:
+    """Of 30 equals, the one whose published score came out highest by chance stands first, and claims nothing."""
+    rng = np.random.default_rng(2)
+    rows = [simulate.published_row(rng, f"s{place}", [150], [0.5], 1) for place in range(30)]
+    lucky = max(rows, key=lambda one: one.cells["overall"].value)
+    assert lucky.cells["overall"].value > 0.57
+    assert {item.rank for item in rank(rows)} == {(1, 30)}

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from benchmarks.simulation.clock import run
 from harness.models.faults import Fault, Kind
 from harness.models.throttle import Limiter, Patience, Spent, call, clock
-from tests.models.virtual_time import run
 
 PATIENCE = Patience(request_seconds=600.0, retries=8, retry_seconds=1800.0)
 Request = Callable[[], Awaitable[str]]

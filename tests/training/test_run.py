@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from click.testing import CliRunner
 from harness.errors import SetupError
 from training import recipe as recipes
 from training.commands import train
+from training.process.options import ProcessOptions
 
 SMALL = (
     "envs={db={}}", 'begin.shape="nano"', "begin.tasks=16", "begin.warm_start.seconds=5", "begin.warm_start.epochs=1",
@@ -79,12 +81,22 @@ def test_every_recipe_that_comes_along_can_be_read() -> None:
         assert recipes.digest(recipes.load(name, {"groups": 9})) != recipes.digest(recipe)
 
 
+def test_over_which_processes_a_run_is_spread_is_no_part_of_its_digest() -> None:
+    apart, together = recipes.load("tiny", {"processes": True}), recipes.load("tiny", {"processes": False})
+    threads = recipes.load("tiny", {"processes": {"engine": False, "learner_threads": 1}})
+    assert apart.spread == ProcessOptions()
+    assert not together.spread.learner and not together.spread.engine
+    assert threads.spread.learner and not threads.spread.engine and threads.spread.learner_threads == 1
+    assert recipes.digest(apart) == recipes.digest(together) == recipes.digest(threads)
+
+
 @pytest.mark.parametrize(
     ("given", "message"),
     [
         ({"learner": {"learning_rate": 1}}, "unknown setting 'learner.learning_rate'"),
         ({"groups": 0}, "groups"),
         ({"eta": -1}, "eta must be 0 or more"),
+        ({"processes": {"treads": 1}}, "unknown setting 'processes.treads'"),
     ],
 )
 def test_a_recipe_with_a_mistake_is_refused_by_key(given: dict[str, object], message: str) -> None:
@@ -101,4 +113,4 @@ def test_an_unknown_recipe_and_a_folder_without_a_run_are_refused(tmp_path: Path
 
 def test_a_dry_run_prints_the_recipe() -> None:
     result = CliRunner().invoke(train, ["--dry-run", "--steps", "3"], standalone_mode=False)
-    assert json.loads(result.output)["steps"] == 3
+    assert tomllib.loads(result.output)["steps"] == 3

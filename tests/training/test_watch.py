@@ -152,7 +152,7 @@ HEALTHY: dict[str, float] = {
     "pool/1/kl": 0.05,
     "forks": 0.0,
     "env/errors": 0.01,
-    "reward/std": 0.4,
+    "reward/spread": 0.4,
     "loop/lag": 0.01,
 }
 WRONG = {
@@ -164,7 +164,7 @@ WRONG = {
     "pools too far apart": {"pool/1/kl": 2.0},
     "forks rising": {"forks": 0.3},
     "environment errors rising": {"env/errors": 0.4},
-    "reward constant": {"reward/std": 0.0},
+    "reward constant": {"reward/spread": 0.0},
     "event loop lagging": {"loop/lag": 3.0},
 }
 OPTIONS = AlarmOptions()

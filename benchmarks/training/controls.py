@@ -1,0 +1,176 @@
+"""What the same seconds bring without reinforcement: two ways to go on from the same warm start, by the same parts.
+
+Continued SFT learns from gold play of train tasks that the warm start has not seen. Rejection sampling (expert
+iteration) plays train tasks with the model as it is, keeps what succeeded, learns it, and plays on with what it has
+become. Decided here so that neither is a straw man: making gold play is not counted in the seconds; a task that is
+easy does not crowd out the others (so many different successes of one task a round, and no more); play goes on while
+learning does, as it does under GRPO; and neither spends a second on scoring itself. Learning rates come from the
+sweep, on validation.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import defaultdict
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+
+from benchmarks.training import playing
+from benchmarks.training.playing import Say
+from harness.core import Count, Trajectory, Value, seed_of
+from harness.errors import SetupError
+from training import learner, renaming, sft, warmstart, weights
+from training.collect import Collector
+from training.policies import PooledSampler, PoolOptions
+from training.recipe import Recipe
+from training.values import Group, Segment
+from training.warmstart import WarmStartOptions
+
+if TYPE_CHECKING:
+    from training.learner.backend import Backend
+
+FURTHER = 1
+"""Tasks of gold play that continued SFT has, for each one that the warm start had; its seconds may pass them again."""
+ENDLESS = 100_000
+"""Epochs, or updates, that are never reached: the seconds end it."""
+
+
+class Done(Value, frozen=True, kw_only=True):
+    """What a control did."""
+
+    model: str
+    seconds: float
+    samples: int
+    """Plays learnt from, repetitions counted."""
+    tokens: int
+    played: int = 0
+    """Attempts of its own."""
+    rounds: int = 0
+
+
+class RejectionOptions(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How rejection sampling goes round."""
+
+    groups: Count = 16
+    """Tasks of one round."""
+    epochs: Count = 2
+    """Over the successes of a round."""
+    most_of_a_task: Count = 4
+    """Different successes of one task that are kept."""
+
+
+def continued_sft(recipe: Recipe, base: Path, out: Path, seconds: float, say: Say) -> Done:
+    """Go on learning from gold play that the warm start has not seen, for so long. `out` must not be there."""
+    plays = renaming.renamed(further_plays(recipe), recipe.begin.renamed, seed_of("further", recipe.seed))
+    say(f"gold play of {len(plays):,} further tasks")
+    options = _learning(recipe, epochs=ENDLESS, seconds=seconds, part=0)
+    done = sft.run(base, out, plays, options, longest=recipe.begin.longest, device=recipe.learner.device)
+    samples = done.step * options.sequences
+    return Done(model=str(out), seconds=done.seconds, samples=samples, tokens=done.tokens)
+
+
+def further_plays(recipe: Recipe) -> list[Trajectory]:
+    """Return gold play of train tasks that come after those of the warm start, and are none of them."""
+    found, most = [], recipe.begin.tasks
+    for env in recipe.envs:
+        played = sft.plays([env], (1 + FURTHER) * most, recipe.seed, recipe.envs)
+        seen = {play.digest for play in played[:most]}
+        found += [play for play in played[most:] if play.digest not in seen]
+    return found
+
+
+async def rejection_sampled(
+    recipe: Recipe, folder: Path, base: Path, seconds: float, say: Say, options: RejectionOptions | None = None
+) -> Done:
+    """Play, keep what succeeded, learn it, and play on, for so long."""
+    options = options or RejectionOptions()
+    (folder / "processes").mkdir(parents=True)
+    before = recipe.begin.warm_start or WarmStartOptions()
+    learning = msgspec.structs.replace(recipe.learner, betas=sft.BETAS, precision=before.precision)
+    made = await asyncio.to_thread(learner.make, "torch", base, learning)
+    pools = PoolOptions(depth=0, stale_ratio=0.0)
+    async with playing.table(recipe, folder, base, pools, say) as (table, sampler):
+        wanted = playing.options(recipe)
+        async with playing.collecting(table, recipe, wanted, options.groups, recipe.eta) as collector:
+            going = _Going(recipe, folder, base, made.backend, collector, sampler)
+            return await _rounds(going, options, seconds, say)
+
+
+class _Going(NamedTuple):
+    """What a round needs."""
+
+    recipe: Recipe
+    folder: Path
+    base: Path
+    backend: Backend
+    collector: Collector
+    sampler: PooledSampler
+
+
+async def _rounds(going: _Going, options: RejectionOptions, seconds: float, say: Say) -> Done:
+    begun, samples, tokens, played, rounds = time.monotonic(), 0, 0, 0, 0
+    model = going.base
+    while (left := seconds - (time.monotonic() - begun)) > 0:
+        try:
+            async with asyncio.timeout(left):
+                batch = await going.collector.batch()
+        except TimeoutError:
+            break
+        played += sum(len(group.attempts) for group in batch.groups)
+        won = successes(batch.groups, options.most_of_a_task)
+        left = seconds - (time.monotonic() - begun)
+        if won and left > 0:
+            wanted = _learning(going.recipe, epochs=options.epochs, seconds=left, part=rounds)
+            done = await asyncio.to_thread(warmstart.fit, going.backend, won, wanted)
+            tokens += done.tokens
+            samples += done.step * wanted.sequences
+        rounds += 1
+        model = await _publish(going, rounds)
+        say(f"round {rounds}: {len(won)} successes learnt, {played:,} attempts so far, {left:.0f} s left")
+    return Done(
+        model=str(model),
+        seconds=time.monotonic() - begun,
+        samples=samples,
+        tokens=tokens,
+        played=played,
+        rounds=rounds,
+    )
+
+
+async def _publish(going: _Going, version: int) -> Path:
+    """Let the engine play with what was learnt."""
+    write = weights.model_writer(going.backend.weights(), going.backend.network, going.base)
+    model, _ = await asyncio.to_thread(weights.publish, going.folder / "snapshots", version, write)
+    await going.sampler.update(str(model), version)
+    weights.prune(going.folder / "snapshots", [model])
+    going.collector.published(version)
+    return model
+
+
+def successes(groups: Iterable[Group], most: int) -> list[Segment]:
+    """Return the token sequences of attempts that succeeded: of each task at most so many, no two alike."""
+    found: list[Segment] = []
+    kept: dict[tuple[str, str], set[bytes]] = defaultdict(set)
+    for group in groups:
+        of_task = kept[group.env, group.task_id]
+        for attempt in group.attempts:
+            text = b"|".join(segment.ids.tobytes() for segment in attempt.segments)
+            if attempt.by_agent and attempt.reward >= 1 and text not in of_task and len(of_task) < most:
+                of_task.add(text)
+                found += attempt.segments
+    return found
+
+
+def _learning(recipe: Recipe, *, epochs: int, seconds: float, part: int) -> WarmStartOptions:
+    """Return how a control learns: as the warm start did, at the learner's rate, for so long; the rate rises once."""
+    if seconds <= 0:
+        raise SetupError(f"a control needs seconds to learn in, not {seconds:g}: run the arm that it is compared with")
+    before = recipe.begin.warm_start or WarmStartOptions()
+    warmup, seed = 0 if part else before.warmup, seed_of("control", recipe.seed, part)
+    return msgspec.structs.replace(
+        before, lr=recipe.learner.lr, observed=0.0, warmup=warmup, epochs=epochs, seconds=seconds, seed=seed
+    )

@@ -1,0 +1,156 @@
+"""What is to be run, in which order: the table's arms and seeds as orders, each known by what it does.
+
+Decided here: an order's key is of everything its figures depend on (the recipe's own text, what is laid over it, the
+seed, the tasks it is scored on, the runs whose seconds or settings it takes), so a result is found again whichever
+experiment asks for it, and one of other settings never is. Seeds are the outer loop: what is stopped half-way has all
+arms of some seeds, which can be compared, and not all seeds of some arms, which cannot.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import Any
+
+from benchmarks.training.lines import Line, mean
+from benchmarks.training.table import EXPERIMENTS, WARM, Arm, Experiment, named
+from harness.config import convert, merge, read_toml
+from harness.core import Value, digest
+from harness.errors import SetupError
+from training import recipe as recipes
+from training.recipe import Recipe
+
+KEY = 16
+BEGINNING = ("envs", "begin", "engine", "collect")
+"""What a warm start and its score depend on."""
+
+
+class Order(Value, frozen=True, kw_only=True):
+    """One run to be made."""
+
+    key: str
+    experiment: str
+    arm: str
+    kind: str
+    recipe: str
+    above: Mapping[str, Any]
+    seed: int
+    split: str
+    tasks: int
+    temperatures: tuple[float, ...]
+    epochs: int
+    sampled: Mapping[str, Any]
+    base: str | None = None
+    """Key of the warm start."""
+    of: str | None = None
+    """Key of the run that it goes by."""
+    seconds_of: str | None = None
+    """Key of the run whose seconds it has."""
+    minutes: float = 0.0
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """Return the keys of the runs that must be there before."""
+        return tuple(key for key in (self.base, self.of, self.seconds_of) if key is not None)
+
+
+def orders(experiment: Experiment, lines: Mapping[str, Line], table: Sequence[Experiment] = EXPERIMENTS) -> list[Order]:
+    """Return what an experiment is made of, seed by seed, warm starts first; without arms that wait for a sweep."""
+    found: dict[str, Order] = {}
+    for seed in experiment.seeds:
+        for arm in (WARM, *experiment.arms):
+            order = order_of(experiment, arm, seed, lines, table)
+            if order is not None:
+                found.setdefault(order.key, order)
+    return list(found.values())
+
+
+def keys(
+    experiment: Experiment, arm: str, lines: Mapping[str, Line], table: Sequence[Experiment] = EXPERIMENTS
+) -> dict[int, str]:
+    """Return seed -> key of an arm's runs."""
+    found = {seed: order_of(experiment, experiment.arm(arm), seed, lines, table) for seed in experiment.seeds}
+    return {seed: order.key for seed, order in found.items() if order is not None}
+
+
+def order_of(
+    experiment: Experiment, arm: Arm, seed: int, lines: Mapping[str, Line], table: Sequence[Experiment]
+) -> Order | None:
+    """Return the order of one arm and seed; None while the sweep that it takes its settings from is not done."""
+    chosen = best_of(experiment, arm, lines, table)
+    if chosen is None:
+        return None
+    above = laid(experiment.above, laid(chosen, arm.above))
+    warm = arm.kind == "warm"
+    known: dict[str, Any] = {
+        "kind": arm.kind,
+        "seed": seed,
+        "split": "test" if warm else experiment.split,
+        "tasks": experiment.tasks,
+        "temperatures": [1.0] if arm.kind == "sample" else list(experiment.temperatures),
+        "epochs": experiment.epochs if arm.kind == "sample" else 1,
+        "sampled": dict(arm.sampled),
+    }
+    linked: dict[str, Any] = {"base": None, "of": None, "seconds_of": None}
+    if not warm:
+        linked["base"] = _key(experiment, WARM, seed, lines, table)
+        for name, other in (("of", arm.of), ("seconds_of", arm.seconds_of)):
+            linked[name] = _key(experiment, experiment.arm(other), seed, lines, table) if other else None
+    values = laid(source(experiment.recipe), above)
+    if warm:
+        values = {name: values[name] for name in BEGINNING if name in values}
+    return Order(
+        key=digest({**known, **linked, "values": values})[:KEY],
+        experiment=experiment.name,
+        arm=arm.name,
+        recipe=experiment.recipe,
+        above=above,
+        minutes=experiment.warm_minutes if warm else experiment.minutes,
+        **{**known, "temperatures": tuple(known["temperatures"])},
+        **linked,
+    )
+
+
+def best_of(
+    experiment: Experiment, arm: Arm, lines: Mapping[str, Line], table: Sequence[Experiment]
+) -> Mapping[str, Any] | None:
+    """Return the settings of the arm of the sweep that did best on validation, at all temperatures alike."""
+    if not arm.best_of:
+        return {}
+    sweep = named(experiment.after[0], table)
+    found: list[tuple[float, int, Mapping[str, Any]]] = []
+    for place, name in enumerate(arm.best_of):
+        done = [lines[key] for key in keys(sweep, name, lines, table).values() if key in lines]
+        score = mean(line.success(each) for line in done for each in sweep.temperatures)
+        if len(done) < len(sweep.seeds) or score is None:
+            return None
+        found.append((score, -place, sweep.arm(name).above))
+    return max(found, key=lambda each: each[:2])[2]
+
+
+def laid(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+    """Lay values over values; which environments there are is the upper ones' to say."""
+    found = merge(below, above)
+    return {**found, "envs": above["envs"]} if "envs" in above else found
+
+
+@cache
+def source(name: str) -> Mapping[str, Any]:
+    """Return a recipe's own text as values."""
+    path = recipes.FOLDER / f"{name}.toml"
+    if not path.is_file():
+        raise SetupError(f"there is no recipe '{name}' in {recipes.FOLDER}")
+    return read_toml(path)
+
+
+def resolved(name: str, above: Mapping[str, Any], seed: int) -> Recipe:
+    """Return the recipe of a run. SetupError names the key that is unknown or wrong."""
+    values = laid(source(name), above)
+    return convert(Recipe, {"name": name, **values, "seed": seed}, name)
+
+
+def _key(
+    experiment: Experiment, arm: Arm, seed: int, lines: Mapping[str, Line], table: Sequence[Experiment]
+) -> str | None:
+    order = order_of(experiment, arm, seed, lines, table)
+    return order.key if order is not None else None

@@ -1,0 +1,275 @@
+"""What the results say, as text and plots: per experiment the arms, the comparisons, and what was not run yet."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.training import orders, plots
+from benchmarks.training.lines import Curve, Line, mean, of_seeds
+from benchmarks.training.statistics import Effect, effect, family, level
+from benchmarks.training.table import EXPERIMENTS, Experiment
+from harness.core import Value
+from harness.metrics import pass_at_k
+from harness.metrics.comparison import permutation_p
+
+PLOTS = Path(__file__).parent.parent.parent / "docs" / "training"
+KS = (1, 2, 4, 8, 16)
+FIGURES = (
+    "by environment",
+    "training, s",
+    "updates",
+    "tokens trained /s",
+    "learner idle",
+    "engines idle",
+    "lag",
+    "ESS",
+    "stale KL",
+    "surprise",
+    "peak MB",
+    "load",
+)
+"""Heads of what `_row` has after the successes."""
+
+
+class Compared(Value, frozen=True, kw_only=True):
+    """One comparison at one temperature."""
+
+    arm: str
+    against: str
+    temperature: float
+    effect: Effect | None
+    """None below two seeds that both have."""
+    alone: tuple[float, ...] = ()
+    """p of each seed by itself, paired by task, as `harness compare` has it."""
+
+
+class Story(Value, frozen=True, kw_only=True):
+    """All that is known of one experiment."""
+
+    experiment: Experiment
+    arms: Mapping[str, Mapping[int, Line]]
+    compared: tuple[Compared, ...]
+
+
+def story(experiment: Experiment, lines: Mapping[str, Line], table: Sequence[Experiment] = EXPERIMENTS) -> Story:
+    """Return an experiment's results, its comparisons corrected as one family."""
+    arms = {arm.name: of_seeds(lines, orders.keys(experiment, arm.name, lines, table)) for arm in experiment.arms}
+    pairs = [(arm, other, each) for arm, other in experiment.against for each in _temperatures(experiment, arm, other)]
+    found = family([_effect(experiment, arms[arm], arms[against], each) for arm, against, each in pairs])
+    return Story(
+        experiment=experiment,
+        arms=arms,
+        compared=tuple(
+            Compared(
+                arm=arm, against=against, temperature=each, effect=one, alone=_alone(arms[arm], arms[against], each)
+            )
+            for (arm, against, each), one in zip(pairs, found, strict=True)
+        ),
+    )
+
+
+def _temperatures(experiment: Experiment, *arms: str) -> tuple[float, ...]:
+    """Return at which temperatures arms can be compared: what is sampled is played at 1 alone."""
+    alone = any(experiment.arm(arm).kind == "sample" for arm in arms)
+    return tuple(each for each in experiment.temperatures if each == 1 or not alone)
+
+
+def text(told: Story, drawn: Sequence[str]) -> str:
+    """Return an experiment's part of the page."""
+    asked = told.experiment
+    wanted = len(asked.arms) * len(asked.seeds)
+    there = sum(len(lines) for lines in told.arms.values())
+    parts = [f"### {asked.name}", asked.asks]
+    if there < wanted:
+        parts.append(
+            f"{there} of {wanted} runs are there; `python -m benchmarks training {asked.name}` makes the rest."
+        )
+    if there:
+        parts += [_arms(told)]
+    if any(each.effect for each in told.compared):
+        parts += [_comparisons(told)]
+    if passes := _passes(told):
+        parts += [passes]
+    parts += [f"![{asked.name}](training/{name})" for name in drawn]
+    return "\n\n".join(parts)
+
+
+def draw(told: Story, folder: Path) -> list[str]:
+    """Draw an experiment's plots into a folder; return their names."""
+    name = told.experiment.name
+    made: dict[str, str] = {}
+    for over, what in (("seconds", "seconds of training"), ("samples", "attempts trained on")):
+        for curve, y_name in (("validation", "validation success, greedy"), ("reward", "mean reward in training")):
+            seen = {arm: [getattr(line, curve) for line in lines.values()] for arm, lines in told.arms.items()}
+            if bands := _bands(seen, over):
+                made[f"{curve}-{over}"] = plots.curves(name, what, y_name, bands)
+    for env in _envs(told) if told.experiment.by_env else ():
+        seen = {arm: [line.by_env.get(env, Curve()) for line in lines.values()] for arm, lines in told.arms.items()}
+        if bands := _bands(seen, "samples"):
+            made[f"validation-{env}"] = plots.curves(f"{name}: {env}", what, "validation success, greedy", bands)
+    if bars := [_bar(each) for each in told.compared if each.effect is not None]:
+        made["differences"] = plots.bars(name, "difference of success, 95 % interval", bars)
+    if dots := _apart(told):
+        made["kl"] = plots.points(name, "mean KL of the stale pool's tokens", "success, greedy", dots)
+        unrest = _apart(told, "grad_norm_unrest")
+        made["kl-unrest"] = plots.points(
+            name, "mean KL of the stale pool's tokens", "unrest of the gradient's norm", unrest
+        )
+    for plot, svg in made.items():
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / f"{name}-{plot}.svg").write_text(svg, encoding="utf-8")
+    return [f"{name}-{plot}.svg" for plot in made]
+
+
+def _bands(curves: Mapping[str, Sequence[Curve]], over: str) -> list[plots.Band]:
+    return [found for name, each in curves.items() if (found := plots.band(name, each, over))]
+
+
+def _envs(told: Story) -> list[str]:
+    return sorted({env for lines in told.arms.values() for line in lines.values() for env in line.by_env})
+
+
+def _common(first: Mapping[int, Line], second: Mapping[int, Line], temperature: float) -> list[int]:
+    """Return the seeds after which both arms played the same tasks."""
+    return [
+        seed
+        for seed in sorted(set(first) & set(second))
+        if (digests := first[seed].digests(temperature)) and digests == second[seed].digests(temperature)
+    ]
+
+
+def _effect(
+    experiment: Experiment, first: Mapping[int, Line], second: Mapping[int, Line], temperature: float
+) -> Effect | None:
+    seeds = _common(first, second, temperature)
+    tables = [{seed: arm[seed].table(temperature) for seed in seeds} for arm in (first, second)]
+    return effect(tables[0], tables[1], len(experiment.seeds))
+
+
+def _alone(first: Mapping[int, Line], second: Mapping[int, Line], temperature: float) -> tuple[float, ...]:
+    """Return the p-value of each seed by itself; environments count alike."""
+    found = []
+    for seed in _common(first, second, temperature):
+        one, other = first[seed].table(temperature), second[seed].table(temperature)
+        found.append(permutation_p(np.concatenate([(one[env] - other[env]) / len(one[env]) for env in one]))[0])
+    return tuple(found)
+
+
+def _arms(told: Story) -> str:
+    temperatures = told.experiment.temperatures
+    heads = ["arm", "seeds", *(_at(each) for each in temperatures), *FIGURES]
+    rows = ["| " + " | ".join(heads) + " |", "|---" * len(heads) + "|"]
+    for name, lines in told.arms.items():
+        if lines:
+            rows.append("| " + " | ".join(_row(name, [*lines.values()], temperatures)) + " |")
+    return "\n".join(rows)
+
+
+def _row(name: str, lines: Sequence[Line], temperatures: Sequence[float]) -> list[str]:
+    def figure(key: str) -> float | None:
+        return mean(line.figures.get(key) for line in lines)
+
+    envs = sorted({each.env for line in lines for each in line.scores})
+    by_env = [
+        f"{env} {_number(mean(float(line.table(temperatures[0])[env].mean()) for line in lines), 2)}"
+        for env in envs
+        if all(env in line.table(temperatures[0]) for line in lines)
+    ]
+    rate = mean(line.figures["tokens_trained"] / line.seconds for line in lines if line.figures.get("tokens_trained"))
+    return [
+        name,
+        str(len(lines)),
+        *(_success(lines, each) for each in temperatures),
+        ", ".join(by_env),
+        _number(mean(line.seconds for line in lines), 0),
+        _number(figure("updates"), 0),
+        _number(rate, 0),
+        _percent(figure("idle_learner")),
+        _percent(figure("idle_engine")),
+        _number(figure("lag"), 2),
+        _number(figure("ess"), 2),
+        _number(figure("stale_kl"), 4),
+        " → ".join(filter(None, (_number(figure(f"surprise_{end}"), 2) for end in ("first", "last")))),
+        _number(max(line.peak_mb for line in lines), 0),
+        _number(max(max(line.load) for line in lines), 1),
+    ]
+
+
+def _comparisons(told: Story) -> str:
+    rows = [
+        "| compared | at | difference | 95 % interval | p (Holm) | detectable | seeds × tasks | says | each seed |",
+        "|---|---|---|---|---|---|---|---|---|",
+    ]
+    for each in told.compared:
+        name = f"{each.arm} against {each.against}"
+        found = each.effect
+        if found is None:
+            rows.append(f"| {name} | {_at(each.temperature)} | | | | | | no claim: too few seeds | |")
+            continue
+        low, high = found.interval
+        rows.append(
+            f"| {name} | {_at(each.temperature)} | {found.difference:+.3f} | {low:+.3f} to {high:+.3f} "
+            f"| {found.p_holm:.2g} | {found.detectable:.3f} | {found.seeds} × {found.tasks} | {found.says} "
+            f"| {'; '.join(f'{value:+.3f}, p {p:.2g}' for value, p in zip(found.each, each.alone, strict=True))} |"
+        )
+    return "\n".join(rows)
+
+
+def _passes(told: Story) -> str:
+    """Return pass@k of the arms whose tasks were played several times."""
+    rows = []
+    for name, lines in told.arms.items():
+        several = [each for line in lines.values() for each in line.scores if each.epochs > 1]
+        if several:
+            ks = [k for k in KS if k <= min(each.epochs for each in several)]
+            cells = [np.mean([[pass_at_k(e.epochs, n, k) for n in e.successes] for e in several]) for k in ks]
+            rows.append(f"| {name} | {len(lines)} | " + " | ".join(f"{cell:.3f}" for cell in cells) + " |")
+            heads = "| arm | seeds | " + " | ".join(f"pass@{k}" for k in ks) + " |\n" + "|---" * (2 + len(ks)) + "|"
+    return "\n".join([heads, *rows]) if rows else ""
+
+
+def _apart(told: Story, against: str | None = None) -> list[plots.Dots]:
+    """Return the points of an experiment about the stale pool's distance; none of any other."""
+    if told.experiment.name != "stale_kl":
+        return []
+    found = []
+    for name, lines in told.arms.items():
+        pairs = [
+            (line.figures.get("stale_kl"), line.figures.get(against) if against else line.success(0.0))
+            for line in lines.values()
+        ]
+        there = [(x, y) for x, y in pairs if x is not None and y is not None]
+        if there:
+            found.append(plots.Dots(name, [x for x, _ in there], [y for _, y in there]))
+    return found
+
+
+def _bar(each: Compared) -> plots.Bar:
+    assert each.effect is not None
+    low, high = each.effect.interval
+    return plots.Bar(f"{each.arm} − {each.against}, {_at(each.temperature)}", each.effect.difference, low, high)
+
+
+def _at(temperature: float) -> str:
+    return "greedy" if temperature == 0 else f"T = {temperature:g}"
+
+
+def _success(lines: Sequence[Line], temperature: float) -> str:
+    """Return the mean, its interval over seeds and tasks, and what the seeds span."""
+    there = [value for line in lines if (value := line.success(temperature)) is not None]
+    if not there:
+        return ""
+    whole = level({line.seed: line.table(temperature) for line in lines})
+    within = f" [{whole[0]:.3f}, {whole[1]:.3f}]" if whole else ""
+    return f"{np.mean(there):.3f}{within} ({min(there):.3f} to {max(there):.3f})"
+
+
+def _number(value: float | None, digits: int) -> str:
+    return "" if value is None else f"{value:,.{digits}f}"
+
+
+def _percent(value: float | None) -> str:
+    return "" if value is None else f"{100 * value:.0f} %"

@@ -1,0 +1,330 @@
+"""The experiments, as one table: which question, which arms, which seeds, and what is compared with what.
+
+Decided here, before anything is run: the seeds (three for `tiny`, five for every other, one of its own for the sweep);
+that an arm differs from its recipe in nothing but what stands beside it; that greedy play is what is claimed about and
+play at temperature 1 stands beside it; that learning rates are chosen on validation, on a seed that is used nowhere
+else. A run is known by what it does and not by the experiment that asks for it, so arms that are alike are run once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+import msgspec
+
+from harness.config import merge
+from harness.core import Value
+from harness.errors import SetupError, nearest
+
+Kind = Literal["warm", "train", "sft", "rejection", "sample"]
+THREE, FIVE, TUNING = (11, 12, 13), (21, 22, 23, 24, 25), (91,)
+
+
+class Arm(Value, frozen=True, kw_only=True):
+    """One way to go on from the warm start."""
+
+    name: str
+    kind: Kind = "train"
+    above: Mapping[str, Any] = msgspec.field(default_factory=dict)
+    """What is laid over the recipe; None leaves a part out."""
+    seconds_of: str | None = None
+    """The arm whose seconds of training this one has."""
+    of: str | None = None
+    """The arm whose run this one goes by: `train` repeats it as far as it had come after those seconds, `sample`
+    samples from its weights and its warm start's."""
+    best_of: tuple[str, ...] = ()
+    """Arms of the sweep, of which the settings that were best on validation are taken."""
+    sampled: Mapping[str, Any] = msgspec.field(default_factory=dict)
+    """Of the kind `sample`: pool options that the weights of `of` are sampled with."""
+
+
+class Experiment(Value, frozen=True, kw_only=True):
+    """One question."""
+
+    name: str
+    asks: str
+    arms: tuple[Arm, ...]
+    against: tuple[tuple[str, str], ...] = ()
+    """(arm, the arm that it is compared with)."""
+    recipe: str = "micro"
+    above: Mapping[str, Any] = msgspec.field(default_factory=dict)
+    """Laid over the recipe in every arm."""
+    seeds: tuple[int, ...] = FIVE
+    split: str = "test"
+    tasks: int = 100
+    """Of each environment."""
+    temperatures: tuple[float, ...] = (0.0, 1.0)
+    """The first is the one that is claimed about."""
+    epochs: int = 1
+    """Attempts of `sample` at each task, at temperature 1; k of pass@k goes up to it."""
+    by_env: bool = False
+    """Draw the validation curve of each environment too."""
+    minutes: float = 4.0
+    """One run with its scoring takes about so long, as long as none was measured."""
+    warm_minutes: float = 12.0
+    """Likewise a warm start."""
+    after: tuple[str, ...] = ()
+    """Experiments that must be done before."""
+
+    def arm(self, name: str) -> Arm:
+        """Return an arm by name. SetupError names the nearest."""
+        found = next((arm for arm in self.arms if arm.name == name), None)
+        if found is None:
+            names = [arm.name for arm in self.arms]
+            raise SetupError(f"experiment {self.name} has no arm '{name}'{nearest(name, names)}")
+        return found
+
+
+def _over(*layers: Mapping[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for layer in layers:
+        found = merge(found, layer)
+    return found
+
+
+def _lag(eta: int) -> dict[str, Any]:
+    """Let data really be `eta` versions old: as many groups are under way at once as are admitted."""
+    return {"eta": eta, "running": 1024}
+
+
+WARM = Arm(name="warm start", kind="warm")
+PLAIN = Arm(name="as the recipe")
+NO_TAN: dict[str, Any] = {"tan": None}
+TOKENS: dict[str, Any] = {"aggregation": "token_mean"}
+ONE_POLICY: dict[str, Any] = {"pools": {"depth": 0, "stale_ratio": 0.0}}
+KG: dict[str, Any] = {"envs": {"kg": {"difficulty": 0.0}}}
+GRPO_RATES = (2e-4, 3e-4, 5e-4)
+SFT_RATES = (1e-4, 3e-4, 1e-3)
+THREE_ENVS: dict[str, Any] = {
+    "envs": {"alfworld": {"difficulty": 0.0}, "kg": {"difficulty": 0.0}, "webshop": {"difficulty": 0.0}},
+    "credit": "dr_grpo",
+}
+"""WebShop's rewards are parts of 1, and advantages of `dr_grpo` keep the rewards' scale: TAN has something to do."""
+
+
+def _rates(kind: Kind, rates: Sequence[float]) -> tuple[Arm, ...]:
+    return tuple(
+        Arm(
+            name=f"{kind} {rate:g}",
+            kind=kind,
+            above={"learner": {"lr": rate}},
+            seconds_of=None if kind == "train" else f"train {GRPO_RATES[1]:g}",
+        )
+        for rate in rates
+    )
+
+
+def _names(kind: Kind, rates: Sequence[float]) -> tuple[str, ...]:
+    return tuple(arm.name for arm in _rates(kind, rates))
+
+
+EXPERIMENTS: tuple[Experiment, ...] = (
+    Experiment(
+        name="sweep",
+        asks="Which learning rate is best on validation, for GRPO and for each control? All of 'tiny' use what is "
+        "found here.",
+        recipe="tiny",
+        arms=(*_rates("train", GRPO_RATES), *_rates("sft", SFT_RATES), *_rates("rejection", SFT_RATES)),
+        seeds=TUNING,
+        split="validation",
+        minutes=12.0,
+    ),
+    Experiment(
+        name="tiny",
+        asks="Does GRPO beat its own warm start, and what the same seconds bring by more supervised learning: on "
+        "further gold play, and on the model's own play that succeeded?",
+        recipe="tiny",
+        arms=(
+            WARM,
+            Arm(name="GRPO", best_of=_names("train", GRPO_RATES)),
+            Arm(name="continued SFT", kind="sft", seconds_of="GRPO", best_of=_names("sft", SFT_RATES)),
+            Arm(
+                name="rejection-sampled SFT",
+                kind="rejection",
+                seconds_of="GRPO",
+                best_of=_names("rejection", SFT_RATES),
+            ),
+        ),
+        against=(
+            ("GRPO", "warm start"),
+            ("GRPO", "continued SFT"),
+            ("GRPO", "rejection-sampled SFT"),
+        ),
+        seeds=THREE,
+        tasks=200,
+        minutes=15.0,
+        after=("sweep",),
+    ),
+    Experiment(
+        name="async",
+        asks="What does asynchrony cost at equal samples, and what does it bring at equal time?",
+        arms=(
+            WARM,
+            PLAIN,
+            Arm(name="synchronous", above={"eta": 0}),
+            Arm(
+                name="synchronous, equal time",
+                above={"eta": 0},
+                of="synchronous",
+                seconds_of=PLAIN.name,
+            ),
+        ),
+        against=((PLAIN.name, "synchronous"), (PLAIN.name, "synchronous, equal time"), (PLAIN.name, WARM.name)),
+    ),
+    Experiment(
+        name="cross_policy",
+        asks="Is it better to draw a quarter of the turns from an older policy?",
+        arms=(PLAIN, Arm(name="one policy", above=ONE_POLICY)),
+        against=((PLAIN.name, "one policy"),),
+    ),
+    Experiment(
+        name="normalisation",
+        by_env=True,
+        asks="Two environments of unequal difficulty: what do task advantage normalisation and task_mean bring, alone "
+        "and together?",
+        arms=(
+            PLAIN,
+            Arm(name="no TAN", above=NO_TAN),
+            Arm(name="token_mean", above=TOKENS),
+            Arm(name="no TAN, token_mean", above=_over(NO_TAN, TOKENS)),
+        ),
+        against=(
+            (PLAIN.name, "no TAN"),
+            (PLAIN.name, "token_mean"),
+            (PLAIN.name, "no TAN, token_mean"),
+        ),
+    ),
+    Experiment(
+        name="corrections",
+        asks="Which off-policy correction holds as data gets older?",
+        arms=tuple(
+            Arm(
+                name=f"{correction}, η {eta}", above=_over({"learner": {"loss": {"correction": correction}}}, _lag(eta))
+            )
+            for eta in (0, 2, 8)
+            for correction in ("tis", "decoupled", "bypass")
+        ),
+        against=tuple(
+            (f"tis, η {eta}", f"{correction}, η {eta}") for eta in (0, 2, 8) for correction in ("decoupled", "bypass")
+        )
+        + tuple((f"{correction}, η 8", f"{correction}, η 0") for correction in ("tis", "decoupled", "bypass")),
+    ),
+    Experiment(
+        name="stale_interval",
+        asks="How often should the stale pool be refreshed, by throughput and by success?",
+        arms=(
+            PLAIN,
+            *(
+                Arm(name=f"every {interval}" if interval else "never", above={"pools": {"stale_interval": interval}})
+                for interval in (2, 10, None)
+            ),
+        ),
+        against=tuple((name, PLAIN.name) for name in ("every 2", "every 10", "never")),
+    ),
+    Experiment(
+        name="stale_kl",
+        asks="How far apart may the fresh and the stale policy be before training becomes unstable? Each run is one "
+        "point: the mean KL of the stale pool's tokens against the ESS, the gradient's unrest and success.",
+        arms=(
+            PLAIN,
+            *(
+                Arm(
+                    name=f"ratio {ratio:g}, {'never refreshed' if interval is None else f'every {interval}'}",
+                    above={"pools": {"stale_interval": interval, "stale_ratio": ratio}},
+                )
+                for ratio, interval in ((0.25, 2), (0.25, 10), (0.25, None), (0.5, 10), (0.5, None))
+            ),
+        ),
+        against=(("ratio 0.5, never refreshed", PLAIN.name), ("ratio 0.5, every 10", PLAIN.name)),
+    ),
+    Experiment(
+        name="three_tasks",
+        asks="Three environments of unequal difficulty and scale of reward: what do task advantage normalisation and "
+        "shares of the tokens bring?",
+        above=THREE_ENVS,
+        by_env=True,
+        arms=(
+            Arm(name="TAN, token shares"),
+            Arm(name="no TAN, token shares", above=NO_TAN),
+            Arm(name="TAN, no shares", above={"curriculum": {"over": "groups"}, **TOKENS}),
+            Arm(name="no TAN, no shares", above={"curriculum": {"over": "groups"}, **TOKENS, **NO_TAN}),
+        ),
+        against=tuple(
+            ("TAN, token shares", name) for name in ("no TAN, token shares", "TAN, no shares", "no TAN, no shares")
+        ),
+        minutes=6.0,
+    ),
+    Experiment(
+        name="pass_at_k",
+        asks="KG: does a mixture of the trained policy and of its warm start, drawn turn by turn, solve more tasks in "
+        "k tries than either alone?",
+        arms=(
+            PLAIN,
+            *(
+                Arm(name=name, kind="sample", of=PLAIN.name, above=KG, sampled={"stale_ratio": ratio})
+                for name, ratio in (
+                    ("trained alone", 0.0),
+                    ("mixed 3:1", 0.25),
+                    ("mixed 1:1", 0.5),
+                    ("warm start alone", 1.0),
+                )
+            ),
+        ),
+        against=(("mixed 3:1", "trained alone"), ("mixed 1:1", "trained alone"), ("mixed 1:1", "warm start alone")),
+        epochs=8,
+        minutes=5.0,
+    ),
+    Experiment(
+        name="weighting",
+        asks="Should the stale share follow the ESS, or each pool's recent advantage, instead of staying as it is?",
+        arms=(
+            PLAIN,
+            Arm(name="ess", above={"pools": {"weighting": "ess"}}),
+            Arm(name="bandit", above={"pools": {"weighting": "bandit"}}),
+        ),
+        against=(("ess", PLAIN.name), ("bandit", PLAIN.name)),
+    ),
+)
+
+_SMALL: dict[str, Any] = {
+    "envs": {"db": {}},
+    "begin": {"shape": "nano", "tasks": 16, "copying": None, "warm_start": {"seconds": 3.0, "epochs": 1}},
+    "groups": 2,
+    "running": 4,
+    "checkpoint_every": 1,
+    "collect": {"group_size": 2, "limits": {"turns": 2}},
+    "engine": {"answer_tokens": 8},
+    "score": {"every": 50, "tasks": 2},
+    "processes": False,
+}
+SMOKE: tuple[Experiment, ...] = (
+    Experiment(
+        name="smoke",
+        asks="Does all of it work? Two updates of a model of nothing; the figures mean nothing.",
+        recipe="micro",
+        above=_over(_SMALL, {"steps": 2}),
+        arms=(
+            WARM,
+            PLAIN,
+            Arm(name="continued SFT", kind="sft", seconds_of=PLAIN.name),
+            Arm(name="rejection-sampled SFT", kind="rejection", seconds_of=PLAIN.name),
+            Arm(name="mixed", kind="sample", of=PLAIN.name, sampled={"stale_ratio": 0.5}),
+        ),
+        against=((PLAIN.name, WARM.name), (PLAIN.name, "continued SFT")),
+        seeds=(1, 2),
+        tasks=4,
+        temperatures=(1.0,),
+        epochs=2,
+        minutes=0.3,
+        warm_minutes=0.3,
+    ),
+)
+
+
+def named(name: str, table: Sequence[Experiment] = EXPERIMENTS) -> Experiment:
+    """Return an experiment. SetupError names the nearest."""
+    found = next((each for each in table if each.name == name), None)
+    if found is None:
+        raise SetupError(f"there is no experiment '{name}'{nearest(name, [each.name for each in table])}")
+    return found

@@ -1,0 +1,203 @@
+"""Workers that are killed or frozen, a controller that is started again, connections that break at the wrong moment."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import time
+from collections.abc import Callable
+from contextlib import AsyncExitStack, suppress
+from urllib.parse import urlsplit
+
+import pytest
+
+from harness.core import EnvOptions
+from harness.service.http import Broken, Http, Unreachable
+from harness.service.running import running_controller, running_worker
+from harness.service.settings import ControllerSettings, WorkerSettings
+from harness.service.upkeep import reconcile
+from tests.service.drill import Caller, Drill
+from tests.service.process import worker_process
+from tests.service.rig import rig
+
+SECONDS = 30.0
+HASTY: dict[str, float] = {"coma": 2.5, "lost": 2.0, "sweep": 0.1, "start_wait": 20.0}
+
+
+async def until(true: Callable[[], object]) -> None:
+    end = time.monotonic() + SECONDS
+    while not true():
+        assert time.monotonic() < end, "it did not come about"
+        await asyncio.sleep(0.02)
+
+
+@pytest.mark.slow
+async def test_a_killed_worker_costs_its_sessions_and_no_other() -> None:
+    async with running_controller(ControllerSettings(**HASTY)) as running:
+        client, workers = Caller(running.address), running.state.dispatch.workers
+        async with worker_process(running.address) as killed:
+            await until(lambda: workers)
+            session = await client.start("slow")
+            under_way = asyncio.create_task(client.say(session, "go"))
+            await asyncio.sleep(0.3)
+            killed.kill()
+            heard = await under_way
+            assert heard.status == 502 and "lost" in heard.body["error"]
+            assert (await client.say(session, "go")).body == heard.body
+            waiting = asyncio.create_task(client.start())
+            async with worker_process(running.address):
+                session = await waiting
+                assert [(await client.say(session)).status for _ in range(3)] == [200] * 3
+        client.close()
+
+
+@pytest.mark.slow
+async def test_a_frozen_worker_is_passed_over_given_up_and_taken_back() -> None:
+    async with running_controller(ControllerSettings(**HASTY)) as running:
+        client, dispatch = Caller(running.address), running.state.dispatch
+        async with worker_process(running.address, concurrency=50) as frozen:
+            await until(lambda: dispatch.workers)
+            session = await client.start("long")
+            async with worker_process(running.address, concurrency=5):
+                await until(lambda: len(dispatch.workers) == 2)
+                frozen.send_signal(signal.SIGSTOP)
+                heard = await client.say(session)
+                assert heard.status == 502 and "lost" in heard.body["error"]
+                other = await client.start("long")
+                assert (await client.say(other)).status == 200
+                frozen.send_signal(signal.SIGCONT)
+                await until(lambda: [dispatch.state(worker) for worker in dispatch.of("drill")] == ["live"] * 2)
+                counts = await reconcile(running.state)
+                assert counts["dropped"] == 0 and list(running.state.sessions) == [other]
+                assert (await reconcile(running.state)) == {"dropped": 0, "cancelled": 0}
+        client.close()
+
+
+async def test_a_controller_started_again_is_found_by_its_workers_and_plain_to_its_clients() -> None:
+    env, first = Drill(EnvOptions()), AsyncExitStack()
+    old = await first.enter_async_context(running_controller(ControllerSettings()))
+    settings = WorkerSettings(env="drill", controller=old.address, heartbeat=0.1)
+    async with running_worker(settings, env):
+        client = Caller(old.address)
+        session = await client.start("long")
+        await first.aclose()
+        async with running_controller(ControllerSettings(port=int(old.address.rpartition(":")[2]))) as new:
+            gone = await client.say(session)
+            assert gone.status == 404 and "restarted" in gone.body["error"]
+            await until(lambda: new.state.dispatch.workers)
+            assert await reconcile(new.state) == {"dropped": 0, "cancelled": 1}
+            assert env.open_sessions == 0
+            assert (await client.say(await client.start())).status == 200
+            client.close()
+
+
+async def test_a_worker_that_is_replaced_at_its_address_is_another_worker() -> None:
+    async with rig() as r:
+        session = await r.client.start("long")
+        beat = {"name": "drill", "address": r.worker.address, "concurrency": 9, "instance": "another"}
+        await r.client.ask("POST", "receive_heartbeat", beat)
+        assert (await r.client.say(session)).status == 502
+
+
+class Cut:
+    """Stands between two sides; passes everything on until it is told to cut, then so many answers are lost."""
+
+    def __init__(self, to: str) -> None:
+        parts = urlsplit(to)
+        self.host, self.port = parts.hostname or "", parts.port or 0
+        self.lose = 0
+        self.path = parts.path
+
+    async def __aenter__(self) -> Cut:
+        self.server = await asyncio.start_server(self.serve, "127.0.0.1", 0)
+        self.address = f"http://127.0.0.1:{self.server.sockets[0].getsockname()[1]}{self.path}"
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.server.close()
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        there, on = await asyncio.open_connection(self.host, self.port)
+
+        async def back() -> None:
+            while data := await there.read(1 << 16):
+                if self.lose:
+                    self.lose -= 1
+                    break
+                writer.write(data)
+            writer.transport.abort()
+
+        answers = asyncio.create_task(back())
+        with suppress(OSError):
+            while data := await reader.read(1 << 16):
+                on.write(data)
+        on.close()
+        await answers
+
+
+async def test_a_turn_whose_answer_is_lost_on_the_way_from_the_worker_is_played_once() -> None:
+    async with rig() as r, Cut(r.worker.address) as cut:
+        worker = r.controller.dispatch.of("drill")[0]
+        session = await r.client.start("long")
+        worker.address, cut.lose = cut.address, 1
+        heard = await r.client.say(session)
+        assert heard.body["messages"][0]["content"] == "turn 1: hello" and r.env.steps["long"] == 1
+        cut.lose = 2
+        assert (await r.client.say(session)).status == 502 and r.env.steps["long"] == 2
+
+
+async def test_a_start_whose_answer_is_lost_is_begun_again_and_leaves_nothing() -> None:
+    async with rig() as r, Cut(r.worker.address) as cut:
+        worker = r.controller.dispatch.of("drill")[0]
+        worker.address, cut.lose = cut.address, 1
+        session = await r.client.start("long")
+        assert (await r.client.say(session)).status == 200
+        await until(lambda: r.env.open_sessions == 1 and list(r.worker.sessions) == [session])
+
+
+async def answering(said: bytes, *, close: bool = False) -> tuple[asyncio.Server, str]:
+    """Serve the same bytes to every request."""
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while await reader.read(1 << 16):
+            writer.write(said)
+            if close:
+                break
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    return server, f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/x"
+
+
+@pytest.mark.parametrize(
+    "said", [b"nonsense\r\n\r\n", b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nshort", b"HTTP/1.1 200"]
+)
+async def test_an_answer_that_is_none_is_a_broken_connection(said: bytes) -> None:
+    server, url = await answering(said, close=True)
+    http = Http()
+    with pytest.raises(Broken):
+        await http.request("GET", url, seconds=5)
+    server.close()
+
+
+async def test_answers_in_pieces_are_put_together_and_connections_used_again() -> None:
+    server, url = await answering(
+        b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n2\r\nab\r\n1\r\nc\r\n0\r\n\r\n"
+    )
+    http = Http()
+    replies = [await http.request("POST", url, body=b"{}", seconds=5) for _ in range(3)]
+    assert [reply.body for reply in replies] == [b"abc"] * 3
+    assert len(next(iter(http._idle.values()))) == 1
+    http.close()
+    server.close()
+
+
+async def test_nobody_there_and_nobody_answering_are_told_apart() -> None:
+    server, url = await answering(b"")
+    http = Http()
+    with pytest.raises(TimeoutError):
+        await http.request("GET", url, seconds=0.1)
+    server.close()
+    await server.wait_closed()
+    with pytest.raises(Unreachable):
+        await http.request("GET", url, seconds=5)

@@ -1,0 +1,35 @@
+"""One training run without its evaluations, to be killed: `python -m tests.training.driver FOLDER BASE RECIPE`."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import sys
+from pathlib import Path
+
+import msgspec
+
+from harness.core import Json
+from training import run
+from training.recipe import Recipe
+
+
+class Unscored:
+    """Stands for the evaluations: there are none."""
+
+    def __init__(self) -> None:
+        self.state: dict[str, Json] = {}
+        self.say: run.Say = functools.partial(print, flush=True)
+
+    def begin(self, version: int, folder: Path) -> None:
+        pass
+
+    def pinned(self) -> list[Path]:
+        return []
+
+
+if __name__ == "__main__":
+    folder, base, recipe = map(Path, sys.argv[1:4])
+    wanted = msgspec.json.decode(recipe.read_bytes(), type=Recipe)
+    resume = (folder / "checkpoints").exists()
+    print(asyncio.run(run.trained(wanted, folder, base, Unscored(), resume=resume)))

@@ -1,0 +1,67 @@
+"""The experiments, run: all of the way on a model of nothing, and a control that has something to learn from."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from benchmarks.training import controls, orders, runner
+from benchmarks.training import lines as results
+from harness import newmodel
+from harness.core import EnvOptions
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_all_of_the_way_two_updates_two_seeds_and_both_controls(tmp_path: Path) -> None:
+    pytest.importorskip("torch", reason="needs torch: pip install -e '.[train]'")
+    words = ["--smoke", "--jobs", "2", "--work", str(tmp_path), "--plots", str(tmp_path / "plots")]
+    command = [sys.executable, "-m", "benchmarks", "training", *words]
+    done = subprocess.run(command, cwd=runner.ROOT, capture_output=True, text=True, timeout=800, check=False)
+    assert done.returncode == 0, done.stderr
+    lines = results.read(tmp_path / "smoke-results").values()
+    kinds = ["rejection", "sample", "sft", "train", "warm"]
+    assert sorted(each.kind for each in lines) == [kind for kind in kinds for _ in range(2)]
+    trained = {each.seed: each for each in lines if each.kind == "train"}
+    for each in lines:
+        assert len(each.table(1.0)["db"]) == 4 and each.peak_mb > 50 and each.seconds > 0
+        if each.kind in {"sft", "rejection"}:
+            # A single step may take its time on a busy machine; without the bound it would go on for ever.
+            assert each.seconds < trained[each.seed].seconds + 60, "equal wall-clock"
+    assert all(each.figures["updates"] == 2 and len(each.reward.values) == 2 for each in trained.values())
+    assert "| mixed | 2 |" in done.stdout and "pass@2" in done.stdout
+    assert "### smoke" in done.stdout and "no claim: 2 of 3 seeds" in done.stdout
+    again = subprocess.run(command, cwd=runner.ROOT, capture_output=True, text=True, timeout=100, check=False)
+    assert again.returncode == 0 and "begins" not in again.stderr, "what was run is not run again"
+
+
+class EnoughError(Exception):
+    """Two rounds are over."""
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+async def test_rejection_sampling_learns_what_succeeded_and_plays_on_with_it(tmp_path: Path) -> None:
+    pytest.importorskip("torch", reason="needs torch: pip install -e '.[train]'")
+    base, told = tmp_path / "base", []
+    newmodel.make(base, newmodel.SHAPES["nano"], await newmodel.gold_play("db", 8, 0, EnvOptions()), 0)
+    above = {
+        "envs": {"tests.training.lottery:make": {}}, "processes": False, "running": 4, "engine": {"answer_tokens": 4},
+        "collect": {"group_size": 4},
+    }  # fmt: skip
+
+    def say(what: str) -> None:
+        told.append(what)
+        if len(told) == 2:
+            raise EnoughError
+
+    with pytest.raises(EnoughError):
+        await controls.rejection_sampled(
+            orders.resolved("micro", above, 1), tmp_path / "rounds", base, 500, say, controls.RejectionOptions(groups=2)
+        )
+    assert told[0].startswith("round 1: ") and not told[1].startswith("round 2: 0 successes")
+    (model,) = (tmp_path / "rounds" / "snapshots").glob("v000002-*")
+    assert (model / "model.safetensors").read_bytes() != (base / "model.safetensors").read_bytes()

@@ -1,0 +1,361 @@
+"""The experiments' machinery: the table, what is run and when, what is written, and what is made of it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+import xml.etree.ElementTree as ElementTree
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+from click.testing import CliRunner
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from benchmarks.training import controls, measure, orders, plots, runner, section
+from benchmarks.training import lines as results
+from benchmarks.training.command import planned, program, wanted, with_needed
+from benchmarks.training.lines import Curve, Line, Scored
+from benchmarks.training.runner import Runner
+from benchmarks.training.table import EXPERIMENTS, FIVE, SMOKE, THREE, TUNING, Arm, Experiment, named
+from harness.cli import main
+from harness.errors import SetupError
+from tests.training.making import attempt, group
+from training.policies import PoolOptions
+
+WARM = Arm(name="warm start", kind="warm")
+PLAIN = Arm(name="plain")
+SMALL = Experiment(
+    name="small",
+    asks="?",
+    arms=(
+        WARM,
+        PLAIN,
+        Arm(name="slow", above={"eta": 0}),
+        Arm(name="slow, equal time", above={"eta": 0}, of="slow", seconds_of="plain"),
+        Arm(name="control", kind="sft", seconds_of="plain"),
+    ),
+    against=(("plain", "slow"), ("plain", "control")),
+    seeds=(1, 2, 3),
+    tasks=40,
+    temperatures=(0.0,),
+)
+FAKE = """
+import json, pathlib, sys
+place = pathlib.Path(sys.argv[1])
+job = json.loads(place.read_text())
+with (place.parent.parent / "calls").open("a") as calls:
+    told = [job["kind"], job["above"].get("eta"), job["seed"], job["seconds"], job["steps"], job["cores"]]
+    calls.write(" ".join(map(str, told)) + "\\n")
+if (place.parent.parent / f"broken-{job['kind']}").exists():
+    sys.exit("SetupError: it does not work")
+assert job["base"] is None or pathlib.Path(job["base"]).parent.is_dir()
+wins = [int((task * 7 + job["seed"]) % 10 < (6 if job["kind"] == "train" else 3)) for task in range(job["tasks"])]
+score = {"env": "kg", "split": "test", "temperature": 0.0, "epochs": 1, "successes": wins, "tasks_digest": "d"}
+pace = 20.0 if job["above"].get("eta") == 0 else 10.0
+curve = {"seconds": [pace * n for n in range(1, 6)], "samples": [8, 16, 24, 32, 40], "values": [0.1] * 5}
+out = {"seconds": 5 * pace, "sittings": 1, "figures": {"updates": 5}, "scores": [score], "reward": curve}
+place.with_name("outcome.json").write_text(json.dumps(out))
+"""
+
+
+def line(key: str, seed: int, wins: list[int], **changed: object) -> Line:
+    score = Scored(env="kg", split="test", temperature=0.0, epochs=1, successes=tuple(wins), tasks_digest="d")
+    values: dict[str, object] = {
+        "key": key, "kind": "train", "recipe": "micro", "above": {}, "seed": seed, "command": "c", "commit": "0",
+        "at": "2026-01-01", "load": (0.1, 0.2), "cores": 2, "sittings": 1, "seconds": 60.0, "wall_seconds": 120.0,
+        "peak_mb": 900.0, "scores": (score,),
+    }  # fmt: skip
+    return Line(**{**values, **changed})  # type: ignore[arg-type]
+
+
+def test_every_arm_of_the_table_is_a_recipe_that_can_be_read() -> None:
+    for experiment in (*EXPERIMENTS, *SMOKE):
+        names = [arm.name for arm in experiment.arms]
+        assert len(set(names)) == len(names)
+        for place, arm in enumerate(experiment.arms):
+            recipe = orders.resolved(experiment.recipe, orders.laid(experiment.above, arm.above), experiment.seeds[0])
+            assert recipe.seed == experiment.seeds[0]
+            assert {arm.of, arm.seconds_of} - {None} <= set(names[:place]), "what an arm goes by is run before it"
+            msgspec.convert({"depth": 1, **arm.sampled}, PoolOptions)
+        assert {name for pair in experiment.against for name in pair} <= set(names)
+        assert all(other in [each.name for each in EXPERIMENTS] for other in experiment.after)
+
+
+def test_seeds_are_declared_and_the_sweep_has_one_of_its_own() -> None:
+    for experiment in EXPERIMENTS:
+        assert experiment.seeds == {"tiny": THREE, "sweep": TUNING}.get(experiment.name, FIVE)
+    assert len(THREE) == 3 and len(FIVE) == 5 and not set(TUNING) & {*THREE, *FIVE}
+    tiny = named("tiny")
+    assert tiny.tasks >= 200 and set(tiny.temperatures) == {0.0, 1.0}
+    assert named("sweep").split == "validation"
+
+
+def test_arms_that_do_the_same_are_one_run_and_others_never_are() -> None:
+    def key(experiment: Experiment, arm: str = "as the recipe", seed: int = 21) -> str:
+        return orders.keys(msgspec.structs.replace(experiment, seeds=(seed,)), arm, {})[seed]
+
+    plain = key(named("async"))
+    sharing = ("pass_at_k", "cross_policy", "normalisation", "stale_interval", "stale_kl", "weighting")
+    assert {key(named(name)) for name in sharing} == {plain}
+    others = [
+        key(named("async"), seed=22),
+        key(named("async"), "synchronous"),
+        key(named("async"), "synchronous, equal time"),
+        key(named("pass_at_k"), "mixed 1:1"),
+        key(msgspec.structs.replace(named("async"), tasks=99)),
+        key(msgspec.structs.replace(named("async"), recipe="tiny")),
+    ]
+    assert len({plain, *others}) == 1 + len(others)
+    bases = {order.base for order in orders.orders(named("normalisation"), {}) if order.seed == 21} - {None}
+    assert len(bases) == 1, "all arms of a seed begin with the same warm start"
+
+
+def test_what_is_tuned_waits_for_the_sweep_and_takes_what_was_best_on_validation() -> None:
+    tiny, sweep = named("tiny"), named("sweep")
+    assert {order.arm for order in orders.orders(tiny, {})} == {"warm start"}
+    done = {}
+    for arm in sweep.arms:
+        for seed, key in orders.keys(sweep, arm.name, {}).items():
+            good = arm.name in {"train 0.0005", "sft 0.0001", "rejection 0.001"}
+            scores = [
+                Scored(
+                    env="kg", split="validation", temperature=t, epochs=1, successes=(1, int(good)), tasks_digest="d"
+                )
+                for t in sweep.temperatures
+            ]
+            done[key] = line(key, seed, [], scores=tuple(scores))
+    found = {order.arm: order.above["learner"]["lr"] for order in orders.orders(tiny, done) if order.kind != "warm"}
+    assert found == {"GRPO": 5e-4, "continued SFT": 1e-4, "rejection-sampled SFT": 1e-3}
+    assert with_needed(["tiny"], EXPERIMENTS) == [sweep, tiny]
+
+
+def test_environments_are_replaced_and_other_tables_are_laid_over() -> None:
+    below = {"envs": {"kg": {"difficulty": 0}}, "learner": {"lr": 1, "minibatches": 2}}
+    assert orders.laid(below, {"envs": {"db": {}}, "learner": {"lr": 3}}) == {
+        "envs": {"db": {}},
+        "learner": {"lr": 3, "minibatches": 2},
+    }
+    assert orders.resolved("micro", {"tan": None}, 1).tan is None
+    with pytest.raises(SetupError, match=r"unknown setting 'learner\.rate'"):
+        orders.resolved("micro", {"learner": {"rate": 1}}, 1)
+    with pytest.raises(SetupError, match="there is no experiment 'asinc'; did you mean 'async'"):
+        named("asinc")
+
+
+def test_lines_come_back_and_a_torn_one_is_cut_off(tmp_path: Path) -> None:
+    path = tmp_path / "micro.jsonl"
+    results.append(path, line("a", 1, [1, 0]))
+    with path.open("ab") as file:
+        file.write(b'{"key": "b", "ki')
+    assert set(results.read(tmp_path)) == {"a"}
+    results.append(path, line("b", 2, [1, 1]))
+    results.append(path, line("a", 1, [1, 1]))
+    found = results.read(tmp_path)
+    assert {key: each.success(0.0) for key, each in found.items()} == {"a": 1.0, "b": 1.0}
+    path.write_bytes(b"{}\n" + path.read_bytes())
+    with pytest.raises(SetupError, match="line 1 is damaged"):
+        results.read(tmp_path)
+
+
+def fake(folder: Path, jobs: int = 1) -> Runner:
+    script = folder / "fake.py"
+    script.write_text(FAKE)
+    return Runner(folder / "results", folder / "work", jobs, lambda _: None, (sys.executable, "-S", str(script)))
+
+
+def calls(folder: Path) -> list[str]:
+    path = folder / "work" / "calls"
+    found = path.read_text().splitlines() if path.exists() else []
+    path.unlink(missing_ok=True)
+    return found
+
+
+def test_each_run_is_made_once_and_what_failed_is_tried_again(tmp_path: Path) -> None:
+    small = msgspec.structs.replace(SMALL, seeds=(1,))
+    (tmp_path / "work").mkdir()
+    (tmp_path / "work" / "broken-train").touch()
+    failed = fake(tmp_path).perform(orders.orders(small, {}))
+    assert len([each for each in failed if "it does not work" in each]) == 2
+    assert len([each for each in failed if "waits for a run that failed" in each]) == 2
+    assert [call.split()[0] for call in calls(tmp_path)] == ["warm", "train", "train"]
+    (tmp_path / "work" / "broken-train").unlink()
+    work = fake(tmp_path)
+    assert work.perform(orders.orders(small, work.lines)) == []
+    made = calls(tmp_path)
+    assert [call.split()[:2] for call in made[:2]] == [["train", "None"], ["train", "0"]], "the warm start is there"
+    assert "train 0 1 50.0 2" in made[2], "two updates had been made when the other arm's seconds were over"
+    assert "sft None 1 50.0 None" in made[3], "a control has the seconds of the arm that it is compared with"
+    again = fake(tmp_path)
+    assert again.perform(orders.orders(small, again.lines)) == [] and calls(tmp_path) == []
+    assert all(each.commit and each.cores >= 1 for each in again.lines.values())
+
+
+def test_two_runs_at_once_share_the_cores(tmp_path: Path) -> None:
+    assert runner.shared([0, 1, 2, 3], 2) == [(0, 2), (1, 3)] and runner.shared([5], 2) == [(5,), (5,)]
+    (tmp_path / "work").mkdir()
+    work = fake(tmp_path, jobs=2)
+    assert work.perform(orders.orders(msgspec.structs.replace(SMALL, seeds=(1, 2)), {})) == []
+    assert len({call.partition("[")[2] for call in calls(tmp_path)}) == len(set(runner.shared(sorted(_cores()), 2)))
+
+
+def _cores() -> set[int]:
+    import os
+
+    return os.sched_getaffinity(0)
+
+
+def test_a_process_is_ended_with_all_that_it_began() -> None:
+    script = """
+import subprocess, sys, time
+held = bytes(range(256)) * 200_000
+child = "held = bytes(range(256)) * 100_000; print('up', flush=True); import time; time.sleep(60)"
+subprocess.Popen([sys.executable, "-S", "-c", child])
+try:
+    time.sleep(60)
+except KeyboardInterrupt:
+    pass
+"""
+    process = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, start_new_session=True)
+    assert process.stdout is not None and process.stdout.readline()
+    children = runner.descendants(process.pid)
+    assert children and runner.memory(process.pid) > (51.2 + 25.6) / 1.05
+    runner.end(process)
+    process.stdout.close()
+    until = time.monotonic() + 10
+    while set(children) & set(runner.processes()) and time.monotonic() < until:
+        time.sleep(0.05)
+    assert process.returncode is not None and not set(children) & set(runner.processes())
+
+
+def test_the_figures_of_a_run_are_read_from_its_lines(tmp_path: Path) -> None:
+    def update(version: int, seconds: float, **more: object) -> str:
+        values = {"version": version, "seconds": seconds, "ess": 0.5, "reward/mean": 0.1 * version, "grad_norm": 1.0}
+        return json.dumps({**values, "tokens/trained": 10, "pool/1/kl": 0.2, **more})
+
+    texts = [update(1, 10.0), update(2, 20.0), update(3, 31.0), '{"version": 4, "sec']
+    (tmp_path / "metrics.jsonl").write_text(
+        "\n".join(texts) + "\n" + update(3, 5.0, ess=0.1) + "\n" + update(4, 12.0) + "\n"
+    )
+    made, sittings = measure.updates(tmp_path)
+    assert sittings == 2 and [(each["version"], each["seconds"]) for each in made] == [
+        (1, 10),
+        (2, 20),
+        (3, 36),
+        (4, 43),
+    ]
+    found = measure.figures(made)
+    assert found["updates"] == 4 and found["tokens_trained"] == 40 and found["ess"] == 0.4 and found["ess_least"] == 0.1
+    assert found["stale_kl"] == 0.2 and found["grad_norm_unrest"] == 0 and "lag" not in found
+    curve = measure.reward(made, 32)
+    assert curve.samples == (32, 64, 96, 128) and curve.values == (0.1, 0.2, 0.3, 0.4)
+    assert [measure.cut(curve, seconds) for seconds in (1, 20, 35, 43, 86)] == [1, 2, 2, 4, 8]
+
+
+def test_scores_are_read_task_by_task(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    out = tmp_path / "evaluations" / "validation-000002"
+    words = ["harness", "eval", "--model", "scripted/oracle", "--env", "db", "--split", "validation", "--limit", "3"]
+    monkeypatch.setattr(sys, "argv", [*words, "--out", str(out)])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 0
+    (score,) = measure.scored(out, "validation", 0.0)
+    assert score.env == "db" and score.successes == (1, 1, 1) and list(score.values) == [1, 1, 1]
+    made = [{"version": version, "seconds": 10.0 * version} for version in (1, 2)]
+    curve, by_env = measure.validation(tmp_path, made, 16)
+    assert curve == Curve(seconds=(20.0,), samples=(32,), values=(1.0,)) and by_env == {"db": curve}
+
+
+def test_a_control_learns_different_successes_of_each_task_and_of_no_task_too_many() -> None:
+    won = [attempt(1.0, seed=number) for number in range(6)]
+    groups = [
+        group([*won, won[0], attempt(0.0, seed=7), attempt(1.0, by_agent=False, seed=8)]),
+        group([attempt(0.4, seed=9), attempt(1.0, seed=10), attempt(1.0, seed=10)], 1),
+    ]
+    found = controls.successes(groups, most=4)
+    assert [segment.ids.tobytes() for segment in found[:4]] == [one.segments[0].ids.tobytes() for one in won[:4]]
+    assert len(found) == 5
+
+
+def seeded(key: str, shift: int) -> Iterator[Line]:
+    for seed in (1, 2, 3):
+        curve = Curve(seconds=(10.0, 20.0 + seed, 40.0), samples=(8, 16, 24), values=(0.1, 0.2 + shift / 50, 0.5))
+        wins = [int((task * 7 + seed) % 10 < 3 + shift) for task in range(40)]
+        figures = {"tokens_trained": 6000.0, "stale_kl": 0.01 * shift, "ess": 0.9, "grad_norm_unrest": 0.2}
+        yield line(f"{key}{seed}", seed, wins, reward=curve, validation=curve, by_env={"kg": curve}, figures=figures)
+
+
+def told() -> section.Story:
+    arms = {"plain": dict(enumerate(seeded("p", 5), 1)), "slow": dict(enumerate(seeded("s", 0), 1))}
+    lines: dict[str, Line] = {}
+    for name, made in arms.items():
+        for seed, key in orders.keys(SMALL, name, {}).items():
+            lines[key] = msgspec.structs.replace(made[seed], key=key)
+    return section.story(SMALL, lines)
+
+
+def test_the_section_says_what_is_known_and_what_is_missing() -> None:
+    text = section.text(told(), ["small-reward-seconds.svg"])
+    assert "6 of 15 runs are there" in text and "(training/small-reward-seconds.svg)" in text
+    row = next(row for row in text.splitlines() if row.startswith("| plain against slow"))
+    assert "| greedy | +0.500 |" in row and "| 3 × 40 | better |" in row
+    assert next(row for row in text.splitlines() if row.startswith("| plain against control")).count("no claim") == 1
+    row = next(row for row in text.splitlines() if row.startswith("| plain | 3 |"))
+    assert "| 0.800 [0." in row and "] (0.800 to 0.800) | kg 0.80 | 60 |" in row
+
+
+def test_tasks_that_are_not_the_same_are_not_compared() -> None:
+    story = told()
+    changed = {
+        seed: msgspec.structs.replace(each, scores=(msgspec.structs.replace(each.scores[0], tasks_digest="other"),))
+        for seed, each in story.arms["slow"].items()
+    }
+    assert section._effect(SMALL, story.arms["plain"], changed, 0.0) is None
+
+
+def test_plots_are_whole_pictures(tmp_path: Path) -> None:
+    story = told()
+    story = msgspec.structs.replace(story, experiment=msgspec.structs.replace(SMALL, by_env=True))
+    names = section.draw(story, tmp_path)
+    assert {name.removeprefix("small-").removesuffix(".svg") for name in names} == {
+        "validation-seconds", "validation-samples", "reward-seconds", "reward-samples", "differences", "validation-kg",
+    }  # fmt: skip
+    for name in names:
+        picture = ElementTree.fromstring((tmp_path / name).read_text())
+        texts = {element.text for element in picture.iter("{http://www.w3.org/2000/svg}text")}
+        assert texts & {"plain", "plain − slow, greedy"} and "nan" not in (tmp_path / name).read_text()
+    assert plots.band("one", [Curve(seconds=(1.0,), samples=(1,), values=(0.5,))], "seconds") is None
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.tuples(st.floats(-1e6, 1e6), st.floats(-1e6, 1e6)), min_size=1, max_size=5), st.text(max_size=20))
+def test_any_points_can_be_drawn(pairs: list[tuple[float, float]], name: str) -> None:
+    name = "".join(letter for letter in name if letter.isprintable())
+    svg = plots.points(name, "<x>", "y&", [plots.Dots(name, [x for x, _ in pairs], [y for _, y in pairs])])
+    circles = ElementTree.fromstring(svg).findall("{http://www.w3.org/2000/svg}circle")
+    assert len(circles) == len(pairs)
+    for circle in circles:
+        assert 0 <= float(circle.attrib["cx"]) <= plots.WIDTH and 0 <= float(circle.attrib["cy"]) <= plots.HEIGHT
+
+
+def test_the_plan_says_what_is_left_and_counts_shared_runs_once(tmp_path: Path) -> None:
+    text = planned({}, EXPERIMENTS)
+    for experiment in EXPERIMENTS:
+        assert f"`python -m benchmarks training {experiment.name}`" in text
+    assert "9 after sweep" in text
+    result = CliRunner().invoke(program, ["--plan", "--results", str(tmp_path)], standalone_mode=False)
+    assert result.output.strip() == text.strip()
+    small = planned({}, [SMALL])
+    twice = planned({}, [SMALL, msgspec.structs.replace(SMALL, name="again")])
+    assert f"All of it: {3 * (4 * SMALL.minutes + SMALL.warm_minutes):,.0f} minutes" in small
+    assert small.splitlines()[-1] == twice.splitlines()[-1]
+
+
+def test_a_seed_that_was_not_declared_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(SetupError, match="seed 7 was not declared"):
+        wanted(SMALL, [7], fake(tmp_path), [SMALL])
+    assert {order.seed for order in wanted(SMALL, [2], fake(tmp_path), [SMALL])} == {2}

@@ -1,0 +1,293 @@
+"""What a recipe will take: memory, disk and tokens, before anything is made.
+
+Decided here: what a run is sure to take is told apart from what caches may grow to, and only the first is a reason to
+refuse it. Weights, gradients and optimizer are counted exactly; activations by what a layer keeps for its gradient, as
+measured with Qwen3's layers (fp32, within 15 %); a process by what torch's libraries take in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+from harness import newmodel
+from harness.errors import SetupError, nearest
+from harness.models import wire
+from training import machine
+from training.learner.options import LearnerOptions
+from training.loop import KEPT
+from training.recipe import Recipe
+
+PROCESS = 400 << 20
+"""Bytes of a process that has loaded torch and transformers."""
+GPU_PROCESS = 600 << 20
+"""Bytes of a GPU that a process takes before its first tensor."""
+LOGITS = 1 << 27
+"""Computed at once by the learner; see `learner/network.py`."""
+AUTOCAST = 0.8
+"""What activations take under bfloat16, as a share of float32: norms stay in float32."""
+READ_TOKENS = 8192
+"""Of prompts, that an engine reads in one pass."""
+MEMORY, DISK = "memory", "disk"
+REMEDIES = MappingProxyType(
+    {
+        "warm start": "lower begin.warm_start.micro_tokens, or warm-start elsewhere with harness sft",
+        "activations": "lower learner.micro_tokens, or set learner.checkpointing",
+        "optimizer": "take learner.lora, a smaller model, or the deepspeed learner on more ranks",
+        "learner": "take learner.lora, or a smaller model",
+        "engine": "lower pools.depth, or take a smaller model or engine.dtype",
+        "evaluation": "take a smaller model or engine.dtype",
+        "process": "set processes to false, or lower ranks",
+        "checkpoints": "take learner.lora, or another folder with --out",
+        "": "take a smaller model, or another folder with --out",
+    }
+)
+"""What a part's name has in it, to what takes less; the first that fits."""
+
+
+class Size(NamedTuple):
+    """A model's size."""
+
+    vocabulary: int
+    hidden: int
+    layers: int
+    heads: int
+    key_value_heads: int
+    head_size: int
+    feed_forward: int
+    context: int
+    tied: bool
+    bytes: int
+    """Of one weight, as its configuration names the type."""
+
+    @property
+    def parameters(self) -> int:
+        """How many weights it has, of the shape that Qwen and Llama have."""
+        own, shared = self.heads * self.head_size, self.key_value_heads * self.head_size
+        layer = self.hidden * (2 * own + 2 * shared + 3 * self.feed_forward + 2) + 2 * self.head_size
+        return self.vocabulary * self.hidden * (1 if self.tied else 2) + self.layers * layer + self.hidden
+
+    @property
+    def kept_numbers(self) -> int:
+        """What a layer keeps of one position for its gradient."""
+        own, shared = self.heads * self.head_size, self.key_value_heads * self.head_size
+        return 6 * self.hidden + 5 * own + 4 * shared + 4 * self.feed_forward
+
+    @property
+    def cached_numbers(self) -> int:
+        """Keys and values of one position."""
+        return 2 * self.layers * self.key_value_heads * self.head_size
+
+
+class Part(NamedTuple):
+    """Something that takes room."""
+
+    what: str
+    where: str
+    """`memory`, `disk`, or a GPU as torch names it."""
+    least: int
+    """Bytes that it is sure to take."""
+    most: int
+    """Bytes that it may grow to."""
+
+
+def size_of(recipe: Recipe) -> Size:
+    """Return the size of the model that a recipe trains. SetupError where it names none, or one that says no size."""
+    if recipe.begin.model is None:
+        if recipe.begin.shape not in newmodel.SHAPES:
+            shape = recipe.begin.shape
+            raise SetupError(f"there is no begin.shape '{shape}'{nearest(shape, newmodel.SHAPES)}")
+        made = newmodel.SHAPES[recipe.begin.shape]
+        head = made.hidden // made.heads
+        return Size(*made[:5], head, *made[5:], tied=False, bytes=4)
+    path = Path(recipe.begin.model).expanduser() / "config.json"
+    if not path.is_file():
+        raise SetupError(f"begin.model: {path.parent} holds no config.json, so it is no model; name the folder of one")
+    config = wire.parse_object(path.read_text(encoding="utf-8")) or {}
+    try:
+        return _configured(config)
+    except (KeyError, TypeError, ValueError, ZeroDivisionError) as error:
+        raise SetupError(f"{path} does not say how large the model is: {error} is missing or no number") from error
+
+
+def _configured(config: Mapping[str, Any]) -> Size:
+    hidden, heads = int(config["hidden_size"]), int(config["num_attention_heads"])
+    names = (str(config.get("dtype") or config.get("torch_dtype") or "float32"),)
+    return Size(
+        vocabulary=int(config["vocab_size"]),
+        hidden=hidden,
+        layers=int(config["num_hidden_layers"]),
+        heads=heads,
+        key_value_heads=int(config.get("num_key_value_heads") or heads),
+        head_size=int(config.get("head_dim") or hidden // heads),
+        feed_forward=int(config["intermediate_size"]),
+        context=int(config["max_position_embeddings"]),
+        tied=bool(config.get("tie_word_embeddings", False)),
+        bytes=2 if "16" in names[0] else 4,
+    )
+
+
+def memory(recipe: Recipe, size: Size, device: str) -> list[Part]:
+    """Return what takes memory while it trains, by the device that is taken where a recipe names none."""
+    return [*_learner(recipe, size, device), *_engines(recipe, size, device), *_processes(recipe, device)]
+
+
+def disk(recipe: Recipe, size: Size) -> list[Part]:
+    """Return what takes disk."""
+    weights = size.parameters * (2 if _frozen(recipe) else 4)
+    pools = recipe.pools.depth + 1
+    state = 12 * _trained(recipe, size)
+    # Pools are linked into checkpoints; an old one keeps alive what is served no more.
+    kept = [
+        ("models: made, base, best and last", 4 * weights, 0),
+        ("snapshots: served, new and being scored", (pools + 2) * weights, weights),
+        (f"checkpoints: {KEPT} and the one being written", (KEPT + 1) * state, KEPT * pools * weights),
+    ]
+    return [Part(what, DISK, least, least + more) for what, least, more in kept]
+
+
+def _learner(recipe: Recipe, size: Size, device: str) -> list[Part]:
+    options, ranks = recipe.learner, recipe.ranks
+    where = _place(options.device or device)
+    count, trained = size.parameters, _trained(recipe, size)
+    split = ranks if recipe.backend == "deepspeed" else 1
+    whole = 1 if recipe.backend == "deepspeed" and options.zero_stage == 3 else ranks
+    weights = 2 * count + 4 * trained if _frozen(recipe) else 4 * count
+    positions = min(options.micro_tokens, -(-positions_of(recipe, size) // options.minibatches))
+    optimizer = MEMORY if recipe.backend == "deepspeed" and options.offload else where
+    found = [
+        ("learner: weights", where, whole * weights),
+        ("learner: gradients", where, 4 * trained * ranks // split),
+        ("learner: optimizer", optimizer, 8 * trained * ranks // split),
+        ("learner: activations", where, ranks * activations(size, positions, options)),
+        ("learner: copy of the weights to publish", MEMORY, 4 * count),
+    ]
+    if options.loss.correction != "bypass" and options.loss.prox == "recompute":
+        # The same weights before the first step: what is kept of them is a number a token.
+        found.append(("learner: prox, as log-probabilities", where, ranks * 4 * positions_of(recipe, size)))
+    if options.loss.kl > 0 and options.lora is None:
+        found.append(("learner: the model that training began with", where, ranks * 4 * count))
+    return [Part(what, place, taken, taken) for what, place, taken in found]
+
+
+def warm_start(recipe: Recipe, size: Size, device: str) -> list[Part]:
+    """Return what memory the warm start takes, before training and instead of it; nothing where there is none."""
+    options = recipe.begin.warm_start
+    if options is None:
+        return []
+    where = _place(recipe.learner.device or device)
+    taken = activations(size, options.micro_tokens, LearnerOptions())
+    return [
+        Part("warm start: process", MEMORY, PROCESS, PROCESS),
+        *([Part("warm start: process on it", where, GPU_PROCESS, GPU_PROCESS)] if where != MEMORY else []),
+        Part("warm start: weights, gradients and optimizer", where, 16 * size.parameters, 16 * size.parameters),
+        Part("warm start: activations", where, taken, taken),
+    ]
+
+
+def activations(size: Size, positions: int, options: LearnerOptions) -> int:
+    """Return the bytes that a micro-batch of so many positions takes beyond weights and gradients."""
+    layer, layers = size.kept_numbers, size.layers + 1
+    numbers = 2.0 * size.hidden * layers + 3 * layer if options.checkpointing else float(layer * layers)
+    body = 4 * positions * numbers * (AUTOCAST if options.precision == "bfloat16" else 1.0)
+    logits = 3 * 4 * min(positions * size.vocabulary, LOGITS)
+    mask = 5 * positions * positions if options.packed else 0
+    return int(body) + logits + mask
+
+
+def _engines(recipe: Recipe, size: Size, device: str) -> list[Part]:
+    """Return what the pools' engines take, and the one of the evaluation in the background."""
+    options = recipe.engine
+    name = options.device or device
+    each = {"float32": 4, "bfloat16": 2, "float16": 2}.get(options.dtype, 4 if name == "cpu" else size.bytes)
+    weights, longest = each * size.parameters, context(recipe, size)
+    row = longest * each * size.cached_numbers
+    episodes = recipe.running * recipe.collect.group_size
+    reading = each * READ_TOKENS * size.kept_numbers
+    found = []
+    for pool in ("current", *(f"stale {depth}" for depth in range(1, recipe.pools.depth + 1))):
+        # New weights are loaded beside those that serve.
+        found.append((f"engine, {pool}: weights", 2 * weights + reading, 0))
+        found.append((f"engine, {pool}: cache of {longest:,} positions a turn", 0, min(options.batch, episodes) * row))
+    found.append(("engines: cache of episodes that wait", 0, max(0, episodes - options.batch) * row))
+    found.append(("evaluation: weights", weights + reading, 0))
+    found.append((f"evaluation: cache of {longest:,} positions a turn", 0, options.batch * row))
+    return [Part(what, _place(name), least, least + more) for what, least, more in found]
+
+
+def _processes(recipe: Recipe, device: str) -> list[Part]:
+    """Return what the processes take by being there: collectors, evaluation, engines, the learner's ranks."""
+    learners = recipe.ranks if recipe.spread.learner else 0
+    count = 2 + learners + int(recipe.spread.engine)
+    found = [Part(f"{count} processes", MEMORY, count * PROCESS, count * PROCESS)]
+    for name, number in ((recipe.learner.device, max(learners, 1)), (recipe.engine.device, 2)):
+        if (where := _place(name or device)) != MEMORY:
+            found.append(Part(f"{number} processes on it", where, number * GPU_PROCESS, number * GPU_PROCESS))
+    return found
+
+
+def positions_of(recipe: Recipe, size: Size) -> int:
+    """Return the most positions of one update: every attempt as long as its context."""
+    return recipe.groups * recipe.collect.group_size * context(recipe, size)
+
+
+def context(recipe: Recipe, size: Size) -> int:
+    """Return the most tokens of one attempt."""
+    return min(recipe.engine.context or size.context, size.context)
+
+
+def totals(parts: Sequence[Part]) -> dict[str, tuple[int, int]]:
+    """Return place -> bytes that are sure to be taken, and what it may grow to."""
+    found: dict[str, tuple[int, int]] = {}
+    for part in parts:
+        least, most = found.get(part.where, (0, 0))
+        found[part.where] = (least + part.least, most + part.most)
+    return found
+
+
+def free(where: str, folder: Path) -> int | None:
+    """Return the bytes that are free in a place; None where that is not known."""
+    if where == MEMORY:
+        return machine.free_memory()
+    return machine.free_disk(folder) if where == DISK else machine.free_gpu(where)
+
+
+def require_room(parts: Sequence[Part], folder: Path) -> None:
+    """Refuse what is sure not to fit. SetupError says how much is missing, what takes the most, and what takes less."""
+    for where, (least, _) in totals(parts).items():
+        have = free(where, folder)
+        if have is None or least <= have:
+            continue
+        largest = max((part for part in parts if part.where == where), key=lambda part: part.least)
+        place = f"{folder} has" if where == DISK else "this machine has" if where == MEMORY else f"{where} has"
+        remedy = next(text for name, text in REMEDIES.items() if name in largest.what)
+        raise SetupError(
+            f"the run needs {gib(least)} of {where}, and {place} {gib(have)} free; the most of it, "
+            f"{gib(largest.least)}, is for '{largest.what}': {remedy}"
+        )
+
+
+def gib(count: float) -> str:
+    """Write bytes as a person reads them."""
+    return f"{count / 2**30:.1f} GiB" if count >= 2**30 else f"{count / 2**20:.0f} MiB"
+
+
+def _trained(recipe: Recipe, size: Size) -> int:
+    """Return how many weights are trained: all, or those of the adapters beside every linear layer."""
+    lora = recipe.learner.lora
+    if lora is None:
+        return size.parameters
+    own, shared = size.heads * size.head_size, size.key_value_heads * size.head_size
+    ends = 4 * size.hidden + 2 * own + 2 * shared + 3 * (size.hidden + size.feed_forward)
+    return lora.rank * size.layers * ends
+
+
+def _frozen(recipe: Recipe) -> bool:
+    """Whether the weights themselves stay as they are, in bfloat16."""
+    return recipe.learner.lora is not None and recipe.learner.precision == "bfloat16"
+
+
+def _place(device: str) -> str:
+    return MEMORY if device == "cpu" else device

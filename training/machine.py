@@ -1,0 +1,124 @@
+"""What this machine has for a run, and what a run takes of it: memory of the processor and of GPUs, and disk.
+
+Read from the kernel; where it does not say (another system), it is None, and nothing is refused for it.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections import defaultdict
+from importlib.util import find_spec
+from pathlib import Path
+
+PROC = Path("/proc")
+GROUPS = Path("/sys/fs/cgroup")
+LIMITS = {"": ("memory.max", "memory.current"), "memory": ("memory.limit_in_bytes", "memory.usage_in_bytes")}
+"""Controller of a control group, version 2 and 1, to its files: the limit, and what is used."""
+
+
+def free_memory() -> int | None:
+    """Return the bytes of memory that a new process may take: what the machine and its control group leave."""
+    found = [_field(PROC / "meminfo", "MemAvailable:", 1024), *map(_left, _groups())]
+    known = [each for each in found if each is not None]
+    return min(known) if known else None
+
+
+def free_disk(folder: Path) -> int | None:
+    """Return the bytes that are free where a folder is, or will be."""
+    place = next((each for each in (folder, *folder.absolute().parents) if each.exists()), None)
+    try:
+        return shutil.disk_usage(place).free if place else None
+    except OSError:
+        return None
+
+
+def free_gpu(device: str) -> int | None:
+    """Return the bytes that are free on a GPU, as torch names it; None where it has none of that name."""
+    if not find_spec("torch"):
+        return None
+    import torch
+
+    try:
+        return int(torch.cuda.mem_get_info(torch.device(device))[0])
+    except (RuntimeError, ValueError, AssertionError):
+        return None
+
+
+def default_device() -> str:
+    """Return the device that is taken where none is named."""
+    if not find_spec("torch"):
+        return "cpu"
+    import torch
+
+    return "cuda" if torch.cuda.is_available() else "cpu"
+
+
+def peak_bytes() -> int | None:
+    """Return the most memory that this process and those it has started took, each at its own time."""
+    peaks = [_peak(process) for process in [os.getpid(), *_descendants(os.getpid())]]
+    known = [each for each in peaks if each is not None]
+    return sum(known) if known else None
+
+
+def gpu_peak_bytes() -> int | None:
+    """Return the most GPU memory that this process took for tensors; None where it uses none."""
+    torch = sys.modules.get("torch")
+    if torch is None or not torch.cuda.is_initialized():
+        return None
+    return sum(int(torch.cuda.max_memory_allocated(number)) for number in range(torch.cuda.device_count()))
+
+
+def _groups() -> list[tuple[Path, str, str]]:
+    """Return the control groups that this process is in, the outer ones too, with the names of their files."""
+    found = []
+    try:
+        lines = (PROC / "self" / "cgroup").read_text().splitlines()
+    except OSError:
+        return []
+    for _, controllers, inside in (line.split(":", 2) for line in lines):
+        for controller, names in LIMITS.items():
+            if controller in controllers.split(","):
+                place = GROUPS / controller / inside.lstrip("/")
+                found += [(each, *names) for each in (place, *place.parents) if each.is_relative_to(GROUPS)]
+    return found
+
+
+def _left(group: tuple[Path, str, str]) -> int | None:
+    """Return what a control group leaves; its cache can be dropped, so it counts as free."""
+    folder, limit, used = group
+    try:
+        most, now = (int((folder / name).read_text()) for name in (limit, used))
+    except (OSError, ValueError):  # no such group, or "max"
+        return None
+    return most - now + (_field(folder / "memory.stat", "inactive_file", 1) or 0)
+
+
+def _peak(process: int) -> int | None:
+    return _field(PROC / str(process) / "status", "VmHWM:", 1024)
+
+
+def _field(path: Path, name: str, unit: int) -> int | None:
+    try:
+        lines = path.read_text().splitlines()
+        return next(int(line.split()[1]) * unit for line in lines if line.split()[:1] == [name])
+    except (OSError, ValueError, IndexError, StopIteration):
+        return None
+
+
+def _descendants(process: int) -> list[int]:
+    """Return the processes under one, as far as the kernel tells."""
+    children: dict[int, list[int]] = defaultdict(list)
+    for path in PROC.glob("[0-9]*/stat"):
+        try:
+            behind_name = path.read_text().rpartition(")")[2].split()  # a name may have spaces and brackets
+            children[int(behind_name[1])].append(int(path.parent.name))
+        except (OSError, ValueError, IndexError):  # it has ended
+            continue
+    found, waiting = [], [process]
+    while waiting:
+        below = children.pop(waiting.pop(), [])
+        found += below
+        waiting += below
+    return found

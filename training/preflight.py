@@ -1,0 +1,50 @@
+"""What can be refused before a run makes anything: packages, the model, the environments, room.
+
+Each refusal is one sentence that names what is wrong and what mends it.
+"""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from pathlib import Path
+
+from harness import registry
+from harness.core import EnvOptions
+from harness.errors import SetupError
+from harness.models.local import load_tokenizer
+from training import budget, forecast, record
+from training.budget import DISK, Size
+from training.learner import NEEDED
+from training.recipe import Recipe
+
+
+def check(recipe: Recipe, folder: Path, *, resume: bool) -> None:
+    """Refuse a run that is sure to fail. SetupError in one sentence; nothing was made."""
+    require_packages(recipe)
+    record.require(recipe.log)
+    for name, settings in recipe.envs.items():
+        env = registry.make_env(name, EnvOptions(settings=settings))
+        if recipe.collect.split not in env.splits():
+            raise SetupError(f"{name} has no split '{recipe.collect.split}' to train on: leave {name} out")
+    size = budget.size_of(recipe)
+    if recipe.begin.model is not None:
+        load_tokenizer(Path(recipe.begin.model).expanduser())
+    require_room(recipe, size, folder, resume=resume)
+
+
+def require_room(recipe: Recipe, size: Size, folder: Path, *, resume: bool) -> None:
+    """Refuse a run that does not fit. One that is taken up has its disk already, and its warm start behind it."""
+    if not resume:
+        budget.require_room(forecast.warm_start_of(recipe, size), folder)
+    parts = forecast.parts_of(recipe, size)
+    budget.require_room([part for part in parts if not (resume and part.where == DISK)], folder)
+
+
+def require_packages(recipe: Recipe) -> None:
+    """Refuse where a package is missing that the recipe needs. SetupError with the command that installs it."""
+    wanted = [(name, "deepspeed" if name == "deepspeed" else "train") for name in NEEDED[recipe.backend]]
+    wanted += [("tokenizers", "train"), ("safetensors", "train")]
+    wanted += [("peft", "train")] if recipe.learner.lora is not None else []
+    for name, extra in wanted:
+        if find_spec(name) is None:
+            raise SetupError(f"this recipe needs the package '{name}': pip install -e '.[{extra}]'")

@@ -1,0 +1,218 @@
+"""The engines of all pools in a process of their own, each a `Sampler` here.
+
+Decided here: an engine holds nothing but weights that are on disk, so one that dies is started again with what each
+pool served, and the turns under way are sampled again: by the same seeds, so nothing is drawn twice over. A turn that
+is called off here is called off there. How often, `processes.restarts` says; in a deterministic run it is never, since
+a prompt read anew differs in its last bits from one whose cache was kept.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from harness.config import LocalOptions
+from harness.core import Json
+from harness.errors import HarnessError
+from harness.models.sampler import Refresh, Request, Sampled, Sampler
+from training.process.learner import surroundings
+from training.process.options import ProcessOptions
+from training.process.parent import Caller, Lost, Process
+from training.watch import Watch
+
+
+class Engines:
+    """The engines of all pools, in the process that computes them."""
+
+    def __init__(self, base: Path, options: LocalOptions, pools: int, threads: int | None, deterministic: bool) -> None:
+        import torch
+        from transformers import AutoModelForCausalLM  # noqa: F401 - it cannot be imported by two threads at once
+
+        from harness.models.hf.engine import TransformersSampler
+
+        if threads is not None:
+            torch.set_num_threads(threads)
+        torch.use_deterministic_algorithms(deterministic)
+        self._samplers: Sequence[Sampler] = [TransformersSampler(base, options) for _ in range(pools)]
+
+    async def open(self, pool: int) -> tuple[str, int, Mapping[str, Json]]:
+        """Load one engine; return its name, what it can hold, and its protocol."""
+        sampler = self._samplers[pool]
+        await sampler.open()
+        return sampler.name, sampler.context, sampler.protocol()
+
+    async def sample(self, pool: int, request: Request) -> Sampled:
+        """Sample one turn."""
+        return await self._samplers[pool].sample(request)
+
+    async def release(self, pool: int, episode: str) -> None:
+        """Forget an episode."""
+        await self._samplers[pool].release(episode)
+
+    async def update(self, pool: int, weights: str, version: int, refresh: Refresh) -> Mapping[str, Json]:
+        """Serve new weights; return the protocol."""
+        await self._samplers[pool].update(weights, version, refresh)
+        return self._samplers[pool].protocol()
+
+
+class Engine:
+    """The process of the engines, as long as the run needs it."""
+
+    def __init__(
+        self, begin: Callable[[], Awaitable[Caller]], pools: int, options: ProcessOptions, say: Callable[[str], None]
+    ) -> None:
+        """Describe it; the first sampler that is opened starts it.
+
+        Args:
+            begin: starts what holds `Engines`, and calls them.
+            pools: how many engines it holds.
+            options: deadlines, and how often it is started again.
+            say: is told when it is.
+        """
+        self.options = options
+        self.samplers = tuple(PoolSampler(self, pool) for pool in range(pools))
+        self._begin = begin
+        self._say = say
+        self._left = options.restarts
+        self._caller: Caller | None = None
+        self._starting = asyncio.Lock()
+        self._closed = False
+
+    async def running(self) -> Caller:
+        """Return what calls the engines, started, again where they died. Lost where that was too often."""
+        async with self._starting:
+            if self._closed:
+                raise Lost("the engine is closed")
+            if self._caller is not None and self._caller.error is None:
+                return self._caller
+            if self._caller is not None:
+                await self._leave(self._caller)
+            self._caller, caller = None, await self._begin()
+            try:
+                await asyncio.gather(*(sampler.load(caller) for sampler in self.samplers))
+            except BaseException:
+                await caller.close()
+                raise
+            self._caller = caller
+            return caller
+
+    async def call(self, method: str, *arguments: Any) -> Any:
+        """Call a method of `Engines`, again where its process died."""
+        while True:
+            caller = await self.running()
+            try:
+                return await caller.call(method, *arguments, seconds=self.options.call_seconds)
+            except Lost:
+                if caller.error is None:  # closed
+                    raise
+
+    def tell(self, method: str, *arguments: Any) -> None:
+        """Call a method without waiting for it."""
+        if self._caller is not None:
+            self._caller.tell(method, *arguments)
+
+    async def gone(self) -> HarnessError:
+        """Start it again where it dies, until that is no use, and return why."""
+        while True:
+            try:
+                await (await self.running()).gone()
+                await self.running()
+            except HarnessError as error:
+                return error
+
+    async def close(self) -> None:
+        """End it."""
+        self._closed = True
+        if self._caller is not None:
+            await self._caller.close()
+
+    async def _leave(self, caller: Caller) -> None:
+        error = caller.error
+        if error is None:
+            return
+        if not self._left or not isinstance(error, Lost):
+            raise error
+        self._left -= 1
+        self._say(f"{error}; it is started again")
+        await caller.close()
+
+
+class PoolSampler:
+    """One pool's engine: a `Sampler` whose work is done in the engines' process."""
+
+    def __init__(self, engine: Engine, pool: int) -> None:
+        """Stand for one of an engine's pools."""
+        self.name = "hf:0"
+        self.context = 0
+        self._engine = engine
+        self._pool = pool
+        self._served: tuple[str, int] | None = None
+        self._protocol: Mapping[str, Json] = {}
+
+    async def open(self) -> None:
+        """Load the weights. SetupError where they cannot be."""
+        await self._engine.running()
+
+    async def load(self, caller: Caller) -> None:
+        """Load the weights in new engines: those that this one is to serve."""
+        seconds = self._engine.options.start_seconds
+        self.name, self.context, self._protocol = await caller.call("open", self._pool, seconds=seconds)
+        if self._served is not None:
+            await caller.call("update", self._pool, *self._served, "recompute_kv", seconds=seconds)
+
+    async def sample(self, request: Request) -> Sampled:
+        """Sample one turn."""
+        sampled: Sampled = await self._engine.call("sample", self._pool, request)
+        return sampled
+
+    async def release(self, episode: str) -> None:
+        """Forget an episode's cache, and end its turn if one is under way."""
+        self._engine.tell("release", self._pool, episode)
+
+    async def update(self, weights: Json, version: int, refresh: Refresh = "recompute_kv") -> None:
+        """Serve new weights. ModelError where they are not those of this model."""
+        self._protocol = await self._engine.call("update", self._pool, str(weights), version, refresh)
+        self._served = (str(weights), version)
+
+    def protocol(self) -> Mapping[str, Json]:
+        """Return what a score depends on."""
+        return self._protocol
+
+    async def close(self) -> None:
+        """End the process of all pools' engines; the first who asks does."""
+        await self._engine.close()
+
+
+def describe(
+    base: Path, options: LocalOptions, processes: ProcessOptions, *, pools: int, deterministic: bool, folder: Path,
+    watch: Watch, say: Callable[[str], None],
+) -> Engine:  # fmt: skip
+    """Return the engines of so many pools on the model in a folder, in a process of their own.
+
+    Args:
+        base: folder of the model that training began with.
+        options: how it is loaded.
+        processes: threads, deadlines and restarts.
+        pools: how many engines.
+        deterministic: one thread, deterministic kernels, and never started again.
+        folder: of the run, where the process's output goes.
+        watch: whose deadlines hold.
+        say: is told when it is started again.
+    """
+    threads = 1 if deterministic else processes.engine_threads
+    make = functools.partial(Engines, base, options, pools, threads, deterministic)
+    log = folder / "processes" / "engine.log"
+
+    async def begin() -> Caller:
+        process = Process("the engine", make, log, watch, processes, surroundings(threads))
+        await process.start()
+        return process
+
+    if deterministic:
+        processes = msgspec.structs.replace(processes, restarts=0)
+    return Engine(begin, pools, processes, say)
