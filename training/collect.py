@@ -29,6 +29,7 @@ from training.watch import Overdue, Watch
 
 Natural = Annotated[int, msgspec.Meta(ge=0)]
 STOP_SECONDS = 120.0
+MOST_RETRY_SECONDS = 60.0
 
 
 class CollectOptions(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -43,7 +44,7 @@ class CollectOptions(Value, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     retries: Natural = 3
     """Attempts of one group that are played again after a failure that was not the agent's."""
     retry_seconds: Annotated[float, msgspec.Meta(ge=0)] = 1.0
-    """Before the first of them; twice as long before each further one."""
+    """Before the first of them; twice as long before each further one, up to `MOST_RETRY_SECONDS`."""
     group_seconds: Seconds = 3600.0
     """Deadline of a group; then it is dropped."""
     batch_seconds: Seconds = 7200.0
@@ -299,7 +300,7 @@ class _Tries:
         if not self._left:
             raise Dropped(failure)
         self._left -= 1
-        wait, self._wait = self._wait, 2 * self._wait
+        wait, self._wait = self._wait, min(2 * self._wait, max(self._wait, MOST_RETRY_SECONDS))
         await asyncio.sleep(wait)
 
 

@@ -109,7 +109,8 @@ def train(
         return
     for result in results:
         click.echo(f"{result.what:<16} {result.score:.3f}  {result.folder}")
-    click.echo(f"compare them: harness compare {results[0].folder} {results[-1].folder}")
+    if results:
+        click.echo(f"compare them: harness compare {results[0].folder} {results[-1].folder}")
 
 
 def _forecast(recipe: Recipe, folder: Path, *, resume: bool, as_json: bool) -> None:

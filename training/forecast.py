@@ -1,7 +1,7 @@
 """What `harness train --dry-run` says: the resolved recipe with every key, the memory, the disk, and the tokens.
 
 Decided here: it is written as TOML, so that it can be kept as a recipe of one's own; what is no part of the recipe
-stands in comments. A key that is nothing (null) cannot be said in TOML, and stands in a comment too.
+stands in comments. A key that is nothing says "none".
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from harness.core import EnvOptions, Json
 from harness.errors import HarnessError
 from training import budget, machine
 from training.budget import Part, Size, gib
-from training.recipe import Recipe
+from training.recipe import NONE, Recipe
 
 GOLD_TASKS = 4
 """Of each environment, whose gold play tells how long an attempt is."""
@@ -72,7 +72,7 @@ def whole(value: Any) -> Json:
 def toml(values: Mapping[str, Json], path: str = "") -> list[str]:
     """Return nested values as lines of TOML: plain ones first, then tables."""
     lines = [
-        f"{_key(key)} = {_literal(value)}" if value is not None else f"# {_key(key)} = none"
+        f"{_key(key)} = {_literal(NONE if value is None else value)}"
         for key, value in values.items()
         if not isinstance(value, Mapping)
     ]

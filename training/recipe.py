@@ -27,6 +27,7 @@ from training.record import LogOptions
 from training.warmstart import WarmStartOptions
 
 FOLDER = Path(__file__).with_name("recipes")
+NONE = "none"
 
 
 class BeginOptions(Strict, frozen=True, kw_only=True):
@@ -55,8 +56,8 @@ class ScoreOptions(Strict, frozen=True, kw_only=True):
     tasks: Count = 60
     """Of each environment."""
     temperature: float = 0.0
-    test_tasks: Count = 200
-    """Of each environment's test split, played by the warm start, the last and the best."""
+    test_tasks: Annotated[int, msgspec.Meta(ge=0)] = 200
+    """Of each environment's test split, played by the warm start, the last and the best; 0 leaves that out."""
 
 
 class Recipe(Strict, frozen=True, kw_only=True):
@@ -107,11 +108,14 @@ def names() -> list[str]:
 
 
 def load(name: str, above: Mapping[str, Any]) -> Recipe:
-    """Return a recipe by name or file, with values laid over it. SetupError names the key that is unknown or wrong."""
+    """Return a recipe by name or file, with values laid over it. SetupError names the key that is unknown or wrong.
+
+    TOML has no word for nothing: "none" is it, as in `tan = "none"`.
+    """
     path = Path(name).expanduser() if name.endswith(".toml") else FOLDER / f"{name}.toml"
     if not path.is_file():
         raise SetupError(f"there is no recipe '{name}'{nearest(name, names())}")
-    recipe = convert(Recipe, {"name": path.stem, **merge(read_toml(path), above)}, path.name)
+    recipe = made({"name": path.stem, **merge(read_toml(path), above)}, path.name)
     if not recipe.envs:
         raise SetupError(f"{path.name}: envs names no environment to train on")
     if recipe.eta < 0:
@@ -126,7 +130,19 @@ def stored(folder: Path, above: Mapping[str, Any]) -> Recipe:
         found = msgspec.json.decode(path.read_bytes())
     except (OSError, msgspec.DecodeError) as error:
         raise SetupError(f"{folder} holds no training run: {path} cannot be read ({error})") from error
-    return convert(Recipe, merge(found, above), str(path))
+    return made(merge(found, above), str(path))
+
+
+def made(values: Mapping[str, Any], where: str) -> Recipe:
+    """Return a recipe of plain values, "none" standing for nothing. SetupError names the key that is wrong."""
+    return convert(Recipe, _nothing(values), where)
+
+
+def _nothing(values: Any) -> Any:
+    """Return values with nothing where they say "none"."""
+    if isinstance(values, Mapping):
+        return {key: _nothing(value) for key, value in values.items()}
+    return None if values == NONE else values
 
 
 def digest(recipe: Recipe) -> str:

@@ -248,6 +248,7 @@ class Scoring:
         self._recipe = recipe
         self._folder = folder
         self._due: tuple[int, Path] | None = None
+        self._newest: int | None = None
         self._pinned: set[Path] = set()
         self._task: asyncio.Task[None] | None = None
 
@@ -256,7 +257,10 @@ class Scoring:
         return [*self._pinned, *([self._due[1]] if self._due else [])]
 
     def begin(self, version: int, folder: Path) -> None:
-        """Score weights when the evaluation under way is done; one that waits gives way to newer weights."""
+        """Score weights once, when the evaluation under way is done; one that waits gives way to newer weights."""
+        if version == self._newest:
+            return
+        self._newest = version
         self._due = (version, folder)
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._work(), name="scoring")
@@ -321,7 +325,7 @@ async def evaluate(
     if not lines:
         raise SetupError((errors.decode(errors="replace").strip().splitlines() or ["harness eval said nothing"])[-1])
     told = json.loads(lines[-1])
-    overall = told["overall"] if told.get("overall") else told["entries"][0]
+    overall = told["overall"] or next(iter(told["environments"].values()))
     return Result(what, version, float(overall["score"]), float(overall.get("coverage", 1.0)), str(out))
 
 
@@ -337,7 +341,9 @@ def _flat(values: Mapping[str, Json], path: str = "") -> list[tuple[str, Json]]:
 
 
 async def final(recipe: Recipe, folder: Path, scoring: Scoring, base: Path) -> list[Result]:
-    """Score the warm start, the last and the best weights on the test splits, once each."""
+    """Score the warm start, the last and the best weights on the test splits, once each; nothing of 0 tasks."""
+    if not recipe.score.test_tasks:
+        return []
     models = {"warm-start": (0, base), "last": (recipe.steps, folder / "checkpoints" / "last")}
     best = scoring.state.get("best_version")
     if isinstance(best, int) and best not in (0, recipe.steps):

@@ -83,7 +83,7 @@ def warm(job: Job, recipe: Recipe, folder: Path) -> Outcome:
 def train(job: Job, recipe: Recipe, folder: Path) -> Outcome:
     """Train by the recipe, from the warm start."""
     begin = msgspec.structs.replace(recipe.begin, model=job.base, warm_start=None, tasks=1)
-    wanted = msgspec.structs.replace(recipe.score, test_tasks=1)  # scoring on test is done here, of the last weights
+    wanted = msgspec.structs.replace(recipe.score, test_tasks=0)  # scoring on test is done here, of the last weights
     recipe = msgspec.structs.replace(recipe, begin=begin, score=wanted, steps=job.steps or recipe.steps)
     place = folder / "run"
     resume = checkpoint.newest(place / "checkpoints") is not None

@@ -75,7 +75,7 @@ def test_a_dry_run_tells_the_recipe_the_room_and_the_tokens(run: Run) -> None:
     pytest.importorskip("torch", reason="needs torch: pip install -e '.[train]'")
     code, out, err = run("--dry-run", "--recipe", "small.toml", "--steps", "3")
     assert code == 0, err
-    found = recipes.convert(recipes.Recipe, tomllib.loads(out), "told")
+    found = recipes.made(tomllib.loads(out), "told")
     assert found == recipes.load("small.toml", {"steps": 3})
     for wanted in ("minibatches = 4", "# memory: ", "free: ", "learner: optimizer", "# disk: ", "engine, stale 1",
                    "gold play: 1.0 turns", "at most 3 turns", "tokens of 3 updates"):  # fmt: skip
