@@ -16,11 +16,8 @@ HERE = Path(__file__).parent
 AGENTS = {"oracle-spoilt": "scripted/oracle:0.2", "random": "scripted/random"}
 FLAGS = ["--no-sandbox", "--disable-gpu", "--force-color-profile=srgb", "--font-render-hinting=none"]
 PAGES = {
-    "report": ("report.html", "light", 760),
     "report-attempt": ("report.html#a3", "light", 760),
-    "report-dark": ("report.html", "dark", 760),
     "leaderboard": ("site/agentbench-fc.html", "light", 760),
-    "leaderboard-dark": ("site/agentbench-fc.html", "dark", 760),
 }
 """Picture -> page, colour scheme, height."""
 WIDTH = 1280
