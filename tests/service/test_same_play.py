@@ -18,6 +18,7 @@ from harness.errors import SetupError
 from harness.evaluate import Evaluation
 from harness.plan import prepare
 from harness.runlog import Run, RunLog
+from harness.service.episode import shown
 from harness.service.running import RunningController, running_controller, running_worker
 from harness.service.settings import ControllerSettings, WorkerSettings
 
@@ -35,8 +36,9 @@ async def play(folder: Path, **changes: Any) -> Run:
 
 
 def timeless(trajectory: Trajectory) -> Json:
-    """Return everything that a trajectory says but how long it took."""
+    """Return everything that a trajectory says but how long it took, and a grader's words, which stay at the worker."""
     record = msgspec.to_builtins(trajectory)
+    record["score"]["parts"] = shown(trajectory.score)
     for turn in record["turns"]:
         turn.pop("env_seconds", None)
     return {name: value for name, value in record.items() if name not in ("started", "seconds")}

@@ -479,7 +479,7 @@ async def test_an_owner_that_ends_while_the_database_is_made_leaves_nothing(
     took, said = time.monotonic() - begun, owner.stderr.read()
     owner.stderr.close()
     await _within(10, lambda: _processes(temporary) == 0 and not list(temporary.iterdir()))
-    assert took < 2.5
+    assert took < 10
     if signals == [signal.SIGINT]:
         assert (owner.returncode, said) == (130, "")
 
