@@ -3,8 +3,9 @@
 A small world has few nouns, and a small model learns them by heart; in a world of other nouns it is then lost. Play in
 which names change from task to task can only be learnt by looking up what things are called *there*. Decided here:
 words are renamed that somebody said in a tool call's arguments in some play, that few plays have, and that no
-instructions or tools mention; what they become is drawn from the words of all plays, or put together from two of them.
-The play stays right: it is the same task, told in other words.
+instructions or tools mention. What they become is a word of some play or, more often, put together from pieces of such
+words: names must be unlike any that are known, or they are learnt by heart again. The play stays right: it is the same
+task, told in other words.
 """
 
 from __future__ import annotations
@@ -23,8 +24,12 @@ LONGEST = 10
 """Letters of a word that another may become."""
 USUAL = 0.12
 """A word that more than this share of the plays has is grammar, not a name."""
-PUT_TOGETHER = 0.25
+PUT_TOGETHER = 0.75
 """Of the new names, those that are no word of any play."""
+PIECES = (2, 4)
+"""Pieces of such a name, fewest and most,"""
+PIECE = (1, 4)
+"""and letters of a piece."""
 
 
 def renamed(plays: Sequence[Trajectory], share: float, seed: int) -> list[Trajectory]:
@@ -85,16 +90,25 @@ class _Renaming:
         if plain not in self._names:
             return word
         if plain not in self._new:
-            self._new[plain] = self._drawn()
+            taken = self._new.values()
+            self._new[plain] = next(
+                name for name in iter(self._drawn, None) if WORD.fullmatch(name) and name not in taken
+            )
         new = self._new[plain]
         return new.upper() if word.isupper() else new.capitalize() if word[0].isupper() else new
 
     def _drawn(self) -> str:
-        first = self._dice.pick(self._words)
         if not self._dice.chance(PUT_TOGETHER):
-            return first
-        second = self._dice.pick(self._words)
-        return first[: (len(first) + 1) // 2] + second[len(second) // 2 :]
+            return self._dice.pick(self._words)
+        return "".join(self._piece() for _ in range(self._dice.between(*PIECES)))
+
+    def _fits(self, name: str) -> bool:
+        return WORD.fullmatch(name) is not None and name not in self._new.values()
+
+    def _piece(self) -> str:
+        word, length = self._dice.pick(self._words), self._dice.between(*PIECE)
+        start = self._dice.between(0, max(0, len(word) - length))
+        return word[start : start + length]
 
 
 def _split(text: str) -> Iterator[str]:

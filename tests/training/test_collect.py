@@ -369,7 +369,7 @@ async def test_a_learner_that_waits_in_vain_and_a_collector_without_capacity_end
 
 
 async def test_what_is_in_flight_is_counted_by_pool_and_version(folder: Path) -> None:
-    stage = Stage(folder, jitter=0.01)
+    stage = Stage(folder, jitter=0.3)
     async with stage.playing() as collector:
         await settled(lambda: bool(stage.sampler.in_flight() and collector.unfinished()))
         assert {version for _, version in stage.sampler.in_flight() + collector.unfinished()} == {0}

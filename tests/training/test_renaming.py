@@ -65,3 +65,15 @@ def texts(play: Trajectory) -> list[str]:
     return [
         text for message in play.history for text in (message.content, *(call.arguments for call in message.tool_calls))
     ]
+
+
+def test_two_things_of_a_play_never_get_one_name(plays: list[Trajectory]) -> None:
+    names = renaming.replaceable(plays)
+    for old, new in zip(plays, renaming.renamed(plays, 1.0, 5), strict=True):
+        pairs = {
+            (word.lower(), other.lower())
+            for before, after in zip(texts(old), texts(new), strict=True)
+            for word, other in zip(re.findall(r"[A-Za-z]+", before), re.findall(r"[A-Za-z]+", after), strict=True)
+            if word.lower() in names
+        }
+        assert len(pairs) == len({other for _, other in pairs})
