@@ -66,6 +66,16 @@ class ModelOptions(Strict, frozen=True, kw_only=True):
     local: LocalOptions = LocalOptions()
 
 
+class ContainerOptions(Strict, frozen=True, kw_only=True):
+    """Whether and of what the run's environments are containers. No field changes what is measured."""
+
+    on: bool = False
+    image: str | None = None
+    """One that the engine has; None is ours, built once from this checkout."""
+    base: str | None = None
+    """What ours is built on: an image with Python and its venv module; None is python:3.11-slim."""
+
+
 class EvalConfig(Strict, frozen=True, kw_only=True):
     """One evaluation run: one model or agent on one board."""
 
@@ -77,6 +87,7 @@ class EvalConfig(Strict, frozen=True, kw_only=True):
     board: str | None = "mini"
     controller: str | None = None
     """Address of a controller whose workers play the environments; None plays them in this process."""
+    containers: ContainerOptions = ContainerOptions()
     env: tuple[str, ...] = ()
     """Board entries to play; empty plays all."""
     split: str | None = None

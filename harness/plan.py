@@ -151,12 +151,17 @@ def resolve_player(config: EvalConfig) -> tuple[Agent, Model | None]:
 
 @asynccontextmanager
 async def prepare(
-    config: EvalConfig, *, contact: bool = True, say: Callable[[str], None] = lambda _: None
+    config: EvalConfig,
+    *,
+    contact: bool = True,
+    say: Callable[[str], None] = lambda _: None,
+    reach: Callable[[BoardEntry], str] | None = None,
 ) -> AsyncIterator[Plan]:
     """Open everything that a run needs; all of it is closed on the way out.
 
     An environment that cannot run on this machine is left out and noted, unless it was asked for by name. Without
-    `contact` the model is not called: what it refuses is then unknown, and missing from the fingerprints.
+    `contact` the model is not called: what it refuses is then unknown, and missing from the fingerprints. `reach` names
+    an entry's environment as the registry knows it, where that is not the configuration's own place.
     """
     board, whole = load_board(config)
     async with AsyncExitStack() as stack:
@@ -168,7 +173,7 @@ async def prepare(
         unavailable: dict[str, str] = {}
         for entry in board.entries:
             try:
-                env, tasks = await _open(entry, config)
+                env, tasks = await _open(entry, config, reach(entry) if reach else _reached(entry, config.controller))
             except SetupError as error:
                 if entry.name in config.env or len(board.entries) == 1:
                     raise
@@ -201,7 +206,7 @@ async def _check(model: Model, params: SamplingParams, *, tools: bool) -> None:
         raise SetupError(f"{model.name} does not answer within {CHECK_SECONDS:.0f} s: check its server") from error
 
 
-async def _open(entry: BoardEntry, config: EvalConfig) -> tuple[Env, list[Task]]:
+async def _open(entry: BoardEntry, config: EvalConfig, name: str) -> tuple[Env, list[Task]]:
     """Make an entry's environment, choose its tasks, and open it."""
     options = EnvOptions(
         rules=entry.rules,
@@ -209,7 +214,7 @@ async def _open(entry: BoardEntry, config: EvalConfig) -> tuple[Env, list[Task]]
         data=Path(config.data) if config.data else None,
         settings=entry.settings,
     )
-    env = registry.make_env(_reached(entry, config.controller), options)
+    env = registry.make_env(name, options)
     if not getattr(env, "opens_first", False):
         tasks = select(env, entry, config)
         await env.open()

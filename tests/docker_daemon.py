@@ -126,7 +126,7 @@ def machine_image(url: str) -> Iterator[str]:
         client.close()
 
 
-def copy_packages(root: Path) -> None:
+def copy_packages(root: Path, *more: str) -> None:
     """Copy the files of the packages, and what their installation made, to a folder."""
     for name in ["dev", "proc", "sys", "run", "tmp", "var/tmp", "etc", "root", "home", "mnt", *LOCAL]:
         (root / name).mkdir(parents=True, exist_ok=True)
@@ -137,7 +137,7 @@ def copy_packages(root: Path) -> None:
             (root / link).symlink_to(f"usr/{link}")
     made = ["/etc/alternatives", *map(str, Path("/etc/alternatives").iterdir()), "/etc/ld.so.cache"]
     made += [*map(str, Path("/etc/pam.d").glob("common-*")), "/usr/bin/awk", "/usr/bin/which"]
-    names = [merged(path) for path in [*package_files(closure()), *made] if not path.startswith(LEFT_OUT)]
+    names = [merged(path) for path in [*package_files(closure(*more)), *made] if not path.startswith(LEFT_OUT)]
     listed = "\0".join(sorted({name for name in names if os.path.lexists(name)}))
     pack = ["tar", "--create", "--no-recursion", "--null", "--files-from", "-", "--directory", "/"]
     with subprocess.Popen(pack, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as packing:
@@ -156,13 +156,13 @@ def merged(path: str) -> str:
     return f"/usr{path}" if first in MERGED and Path(f"/{first}").is_symlink() and path != f"/{first}" else path
 
 
-def closure() -> set[str]:
+def closure(*more: str) -> set[str]:
     """Return the packages and all that they depend on, of those installed here."""
     asked = ["dpkg-query", "--show", "--showformat", "${Package}\t${Depends}, ${Pre-Depends}\n"]
     lines = subprocess.run(asked, capture_output=True, text=True, check=True, timeout=30).stdout.splitlines()
     needs = dict(line.split("\t") for line in lines)
     found: set[str] = set()
-    waiting = list(PACKAGES)
+    waiting = [*PACKAGES, *more]
     while waiting:
         name = waiting.pop()
         if name in found or name not in needs:

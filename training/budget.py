@@ -30,7 +30,7 @@ AUTOCAST = 0.8
 """What activations take under bfloat16, as a share of float32: norms stay in float32."""
 READ_TOKENS = 8192
 """Of prompts, that an engine reads in one pass."""
-MEMORY, DISK = "memory", "disk"
+MEMORY, DISK, CLUSTER = "memory", "disk", "the cluster"
 REMEDIES = MappingProxyType(
     {
         "warm start": "lower begin.warm_start.micro_tokens, or warm-start elsewhere with harness sft",
@@ -86,7 +86,7 @@ class Part(NamedTuple):
 
     what: str
     where: str
-    """`memory`, `disk`, or a GPU as torch names it."""
+    """`memory`, `disk`, `the cluster`, or a GPU as torch names it."""
     least: int
     """Bytes that it is sure to take."""
     most: int
@@ -131,7 +131,20 @@ def _configured(config: Mapping[str, Any]) -> Size:
 
 def memory(recipe: Recipe, size: Size, device: str) -> list[Part]:
     """Return what takes memory while it trains, by the device that is taken where a recipe names none."""
-    return [*_learner(recipe, size, device), *_engines(recipe, size, device), *_processes(recipe, device)]
+    learner, engines = _learner(recipe, size, device), _engines(recipe, size, device)
+    if recipe.cluster.address is not None:
+        return [*_away(recipe, learner, engines), *_processes(recipe, device)]
+    return [*learner, *engines, *_processes(recipe, device)]
+
+
+def _away(recipe: Recipe, learner: Sequence[Part], engines: Sequence[Part]) -> list[Part]:
+    """Return what learner and engines take of a cluster's nodes; evaluations stay on this machine."""
+    count = recipe.cluster.replicas
+    here = [part for part in engines if part.what.startswith("evaluation")]
+    # Each replica has the weights; what waits in caches is shared out.
+    there = [part._replace(least=count * part.least, most=count * part.least + part.most - part.least)
+             for part in engines if part not in here]  # fmt: skip
+    return [*(part._replace(where=CLUSTER) for part in (*learner, *there)), *here]
 
 
 def disk(recipe: Recipe, size: Size) -> list[Part]:
@@ -219,11 +232,13 @@ def _engines(recipe: Recipe, size: Size, device: str) -> list[Part]:
 
 def _processes(recipe: Recipe, device: str) -> list[Part]:
     """Return what the processes take by being there: collectors, evaluation, engines, the learner's ranks."""
-    learners = recipe.ranks if recipe.spread.learner else 0
-    count = 2 + learners + int(recipe.spread.engine)
+    away = recipe.cluster.address is not None
+    learners = recipe.ranks if recipe.spread.learner and not away else 0
+    count = 2 + learners + int(recipe.spread.engine and not away)
     found = [Part(f"{count} processes", MEMORY, count * PROCESS, count * PROCESS)]
-    for name, number in ((recipe.learner.device, max(learners, 1)), (recipe.engine.device, 2)):
-        if (where := _place(name or device)) != MEMORY:
+    on_gpu = ((recipe.learner.device, 0 if away else max(learners, 1)), (recipe.engine.device, 1 if away else 2))
+    for name, number in on_gpu:
+        if number and (where := _place(name or device)) != MEMORY:
             found.append(Part(f"{number} processes on it", where, number * GPU_PROCESS, number * GPU_PROCESS))
     return found
 
@@ -249,6 +264,8 @@ def totals(parts: Sequence[Part]) -> dict[str, tuple[int, int]]:
 
 def free(where: str, folder: Path) -> int | None:
     """Return the bytes that are free in a place; None where that is not known."""
+    if where == CLUSTER:
+        return None
     if where == MEMORY:
         return machine.free_memory()
     return machine.free_disk(folder) if where == DISK else machine.free_gpu(where)

@@ -12,7 +12,7 @@ from harness import registry
 from harness.core import EnvOptions
 from harness.errors import SetupError
 from harness.models.local import load_tokenizer
-from training import budget, forecast, record
+from training import budget, cluster, forecast, machine, record
 from training.budget import DISK, Size
 from training.learner import NEEDED
 from training.recipe import Recipe
@@ -21,6 +21,7 @@ from training.recipe import Recipe
 def check(recipe: Recipe, folder: Path, *, resume: bool) -> None:
     """Refuse a run that is sure to fail. SetupError in one sentence; nothing was made."""
     require_packages(recipe)
+    cluster.require(recipe.cluster, recipe.spread)
     record.require(recipe.log)
     for name, settings in recipe.envs.items():
         env = registry.make_env(name, EnvOptions(settings=settings))
@@ -34,10 +35,21 @@ def check(recipe: Recipe, folder: Path, *, resume: bool) -> None:
 
 def require_room(recipe: Recipe, size: Size, folder: Path, *, resume: bool) -> None:
     """Refuse a run that does not fit. One that is taken up has its disk already, and its warm start behind it."""
+    require_gpus(recipe)
     if not resume:
         budget.require_room(forecast.warm_start_of(recipe, size), folder)
     parts = forecast.parts_of(recipe, size)
     budget.require_room([part for part in parts if not (resume and part.where == DISK)], folder)
+
+
+def require_gpus(recipe: Recipe) -> None:
+    """Refuse a GPU that this machine has not. SetupError with the remedy."""
+    if recipe.cluster.address is not None:
+        return
+    for name, device in (("learner", recipe.learner.device), ("engine", recipe.engine.device)):
+        if device is not None and device.startswith("cuda") and machine.free_gpu(device) is None:
+            raise SetupError(f"{name}.device is '{device}', and torch finds no such GPU here: leave it out, or name "
+                             "one that there is")  # fmt: skip
 
 
 def require_packages(recipe: Recipe) -> None:
@@ -45,6 +57,7 @@ def require_packages(recipe: Recipe) -> None:
     wanted = [(name, "deepspeed" if name == "deepspeed" else "train") for name in NEEDED[recipe.backend]]
     wanted += [("tokenizers", "train"), ("safetensors", "train")]
     wanted += [("peft", "train")] if recipe.learner.lora is not None else []
+    wanted += [("ray", "cluster")] if recipe.cluster.address is not None else []
     for name, extra in wanted:
         if find_spec(name) is None:
             raise SetupError(f"this recipe needs the package '{name}': pip install -e '.[{extra}]'")

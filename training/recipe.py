@@ -16,6 +16,7 @@ from harness.config import LocalOptions, Strict, convert, merge, read_toml
 from harness.core import Count, Json, canonical_json
 from harness.core import digest as digest_of
 from harness.errors import SetupError, nearest
+from training.cluster import ClusterOptions
 from training.collect import CollectOptions
 from training.copying import CopyingOptions
 from training.credit.tan import FLOORS, Floors
@@ -93,6 +94,8 @@ class Recipe(Strict, frozen=True, kw_only=True):
     log: LogOptions = LogOptions()
     processes: ProcessOptions | bool = ProcessOptions()
     """What runs in a process of its own; false keeps all in one, true is the default."""
+    cluster: ClusterOptions = ClusterOptions()
+    """Where these processes are actors of a Ray cluster instead."""
 
     @property
     def spread(self) -> ProcessOptions:
@@ -147,7 +150,8 @@ def _nothing(values: Any) -> Any:
 
 def digest(recipe: Recipe) -> str:
     """Return the digest of all that a run's weights depend on: not its length, its processes, or what it logs."""
-    return digest_of(msgspec.to_builtins(msgspec.structs.replace(recipe, steps=1, processes=True, log=LogOptions())))
+    values = msgspec.to_builtins(msgspec.structs.replace(recipe, steps=1, processes=True, log=LogOptions()))
+    return digest_of({key: value for key, value in values.items() if key != "cluster"})
 
 
 def text(recipe: Recipe) -> bytes:

@@ -33,14 +33,15 @@ from harness.errors import SetupError
 from harness.models.hf.engine import TransformersSampler
 from harness.models.local import LocalModel
 from harness.models.sampler import Sampler
-from training import checkpoint, copying, disk, renaming, sft, staleness
+from training import checkpoint, cluster, copying, disk, renaming, sft, staleness
 from training import curriculum as choosing
 from training.buffer import Buffer
 from training.collect import Collector, Table
 from training.loop import Parts, train
 from training.policies import PooledSampler
 from training.process import engine, learner
-from training.process.parent import Gone, Lost, unless_gone
+from training.process.parent import Gone, Hold, Lost, Process, unless_gone
+from training.process.replicas import Replicas
 from training.recipe import Recipe, digest, text
 from training.record import Record
 from training.watch import Watch
@@ -108,6 +109,7 @@ class Scored(Protocol):
 
 async def trained(recipe: Recipe, folder: Path, base: Path, scoring: Scored, *, resume: bool) -> Path:
     """Train to the end, from the last checkpoint again where the learner is lost. Return the folder of the weights."""
+    folder, base = _absolute(folder), _absolute(base)
     for left in reversed(range(recipe.spread.restarts + 1)):
         try:
             async with AsyncExitStack() as stack:
@@ -123,6 +125,11 @@ async def trained(recipe: Recipe, folder: Path, base: Path, scoring: Scored, *, 
             scoring.say(f"{error}; the run goes back to its last checkpoint")
             resume = True
     raise AssertionError("unreachable: the last round returns or raises")
+
+
+def _absolute(folder: Path) -> Path:
+    """Return a folder as actors can name it, who stand elsewhere."""
+    return folder.absolute()
 
 
 def _claim(recipe: Recipe, folder: Path, *, resume: bool) -> None:
@@ -170,7 +177,8 @@ async def make(recipe: Recipe, folder: Path, base: Path, scoring: Scored, stack:
     """Make and open the parts, new or as the newest checkpoint has them."""
     watch = Watch()
     await stack.enter_async_context(watch.heartbeat(BLOCKED_SECONDS))
-    samplers, gone = make_samplers(recipe, folder, base, watch, scoring.say)
+    holds = await stack.enter_async_context(cluster.joined(recipe.cluster, recipe.spread))
+    samplers, gone = make_samplers(recipe, folder, base, watch, scoring.say, holds.engine)
     sampler = PooledSampler(samplers, recipe.pools, base)
     model = LocalModel(recipe.name, base, sampler, recipe.engine)
     stack.push_async_callback(model.close)
@@ -180,8 +188,9 @@ async def make(recipe: Recipe, folder: Path, base: Path, scoring: Scored, stack:
         await envs[name].open()
         stack.push_async_callback(envs[name].close)
     made = await learner.start(
-        recipe.backend, base, recipe.learner, recipe.spread, ranks=recipe.ranks, folder=folder, watch=watch
-    )
+        recipe.backend, base, recipe.learner, recipe.spread, ranks=recipe.ranks, folder=folder, watch=watch,
+        hold=holds.learner,
+    )  # fmt: skip
     stack.push_async_callback(made.close)
     await model.opened()
     curriculum = choosing.begin(list(envs), recipe.curriculum)
@@ -225,17 +234,24 @@ async def make(recipe: Recipe, folder: Path, base: Path, scoring: Scored, stack:
 
 
 def make_samplers(
-    recipe: Recipe, folder: Path, base: Path, watch: Watch, say: Say
+    recipe: Recipe, folder: Path, base: Path, watch: Watch, say: Say, hold: Hold = Process
 ) -> tuple[Sequence[Sampler], tuple[Gone, ...]]:
     """Return the pools' engines, and what waits for their loss."""
     pools = recipe.pools.depth + 1
     if not recipe.spread.engine:
         return [TransformersSampler(base, recipe.engine) for _ in range(pools)], ()
-    engines = engine.describe(
-        base, recipe.engine, recipe.spread, pools=pools, deterministic=recipe.learner.deterministic, folder=folder,
-        watch=watch, say=say,
-    )  # fmt: skip
-    return engines.samplers, (engines.gone,)
+    count = 1 if recipe.cluster.address is None else recipe.cluster.replicas
+    engines = [
+        engine.describe(
+            base, recipe.engine, recipe.spread, pools=pools, deterministic=recipe.learner.deterministic, folder=folder,
+            watch=watch, say=say, hold=hold, name="engine" if count == 1 else f"engine {place}",
+        )
+        for place in range(count)
+    ]  # fmt: skip
+    gone = tuple(each.gone for each in engines)
+    if count == 1:
+        return engines[0].samplers, gone
+    return [Replicas([each.samplers[pool] for each in engines]) for pool in range(pools)], gone
 
 
 class Scoring:

@@ -7,8 +7,8 @@ import json
 import signal
 import time
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager, nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
@@ -20,11 +20,12 @@ from rich.console import Console
 from harness import runlog
 from harness.cli._display import shown
 from harness.config import EvalConfig
+from harness.core import BoardEntry
 from harness.errors import SetupError
 from harness.evaluate import Evaluation
 from harness.metrics import summarise_board
 from harness.models.prices import price_of
-from harness.plan import prepare, resolve_player
+from harness.plan import load_board, prepare, resolve_player
 from harness.runlog import Header, Run, RunLog
 from harness.table import RunTable, logged_table, render_run, run_json
 
@@ -77,7 +78,7 @@ async def _play(config: EvalConfig, out: Path | None, fresh: bool) -> tuple[int,
     def say(text: str) -> None:
         console.print(text, style="dim", markup=False, highlight=False)
 
-    async with prepare(config, say=say) as plan:
+    async with _reach(config, say) as reach, prepare(config, say=say, reach=reach) as plan:
         for name, reason in plan.unavailable.items():
             text = f"{name} cannot run here: {reason}"
             console.print(text, style="yellow", markup=False, highlight=False, soft_wrap=True)
@@ -95,6 +96,20 @@ async def _play(config: EvalConfig, out: Path | None, fresh: bool) -> tuple[int,
                     await evaluation.play()
         run = runlog.read(folder)
         return exit_code(evaluation, run, config), run, evaluation.stopped
+
+
+@asynccontextmanager
+async def _reach(config: EvalConfig, say: Callable[[str], None]) -> AsyncIterator[Callable[[BoardEntry], str] | None]:
+    """Run the containers that a configuration asks for; the places of its environments, where they are in any."""
+    if not config.containers.on:
+        yield None
+        return
+    from harness.cli._service import require_packages
+    from harness.service.containers import containers
+
+    require_packages()
+    async with containers(load_board(config)[0].entries, config, say) as reach:
+        yield reach
 
 
 @contextmanager

@@ -202,11 +202,15 @@ class Docker:
 
 
 async def reap(engine: Engine) -> None:
-    """Remove the containers, volumes and images whose owner was a process of this machine and has ended."""
+    """Remove the containers, networks, volumes and images whose owner was a process of this machine and has ended."""
     api, ours = engine.api, {"label": owner.RUN}
     for container in await engine.call(api.containers, all=True, filters=ours):
         if owner.orphaned(container["Labels"] or {}):
             await engine.remove(container["Id"])
+    for network in await engine.call(api.networks, filters=ours):
+        if owner.orphaned(network["Labels"] or {}):
+            with suppress(SandboxError):  # in use: another's
+                await engine.call(api.remove_network, network["Id"])
     for volume in (await engine.call(api.volumes, filters=ours)).get("Volumes") or ():
         if owner.orphaned(volume["Labels"] or {}):
             with suppress(SandboxError):  # in use: another's

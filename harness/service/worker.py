@@ -86,7 +86,7 @@ class Worker:
 
     def register(self, address: str) -> None:
         """Begin to tell the controller, if there is one, that this worker is to be reached at `address`."""
-        self.address = self.settings.address or f"{address}/api"
+        self.address = base_url(self.settings.address or address)
         if self.settings.controller is not None:
             self._tasks.append(asyncio.create_task(self._beat()))
 

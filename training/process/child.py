@@ -15,7 +15,7 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -32,15 +32,33 @@ def end_with_parent(parent: int) -> None:
         os._exit(1)
 
 
+class Holder:
+    """One object, and the rule by which its methods run."""
+
+    def __init__(self) -> None:
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="work")
+        self._object: Any = None
+
+    async def make(self, make: Callable[[], Any]) -> None:
+        """Make the object, in the thread that its methods run in."""
+        self._object = await asyncio.get_running_loop().run_in_executor(self._thread, make)
+
+    async def call(self, method: str, arguments: Sequence[Any]) -> Any:
+        """Call a method, and return or raise what it does."""
+        found = getattr(self._object, method)
+        if inspect.iscoroutinefunction(found):
+            return await found(*arguments)
+        return await asyncio.get_running_loop().run_in_executor(self._thread, found, *arguments)
+
+
 class Child:
     """The object and the calls under way."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
         self._writer = writer
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="work")
         self._calls: dict[int, asyncio.Task[None]] = {}
-        self._object: Any = None
+        self._holder = Holder()
 
     async def serve(self) -> None:
         """Answer until the parent closes the socket."""
@@ -70,16 +88,11 @@ class Child:
         await self._writer.drain()
 
     async def _value(self, call: wire.Call, make: Callable[[], Any]) -> Any:
-        loop = asyncio.get_running_loop()
         if not call.method:
             return None
         if call.method == "make":
-            self._object = await loop.run_in_executor(self._thread, make)
-            return None
-        method = getattr(self._object, call.method)
-        if inspect.iscoroutinefunction(method):
-            return await method(*call.arguments)
-        return await loop.run_in_executor(self._thread, method, *call.arguments)
+            return await self._holder.make(make)
+        return await self._holder.call(call.method, call.arguments)
 
 
 async def main(number: int) -> None:

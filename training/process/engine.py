@@ -22,7 +22,7 @@ from harness.errors import HarnessError
 from harness.models.sampler import Refresh, Request, Sampled, Sampler
 from training.process.learner import surroundings
 from training.process.options import ProcessOptions
-from training.process.parent import Caller, Lost, Process
+from training.process.parent import Caller, Hold, Lost, Process
 from training.watch import Watch
 
 
@@ -190,7 +190,7 @@ class PoolSampler:
 
 def describe(
     base: Path, options: LocalOptions, processes: ProcessOptions, *, pools: int, deterministic: bool, folder: Path,
-    watch: Watch, say: Callable[[str], None],
+    watch: Watch, say: Callable[[str], None], hold: Hold = Process, name: str = "engine",
 ) -> Engine:  # fmt: skip
     """Return the engines of so many pools on the model in a folder, in a process of their own.
 
@@ -203,13 +203,15 @@ def describe(
         folder: of the run, where the process's output goes.
         watch: whose deadlines hold.
         say: is told when it is started again.
+        hold: what holds the engines.
+        name: of the engine, and of its log.
     """
     threads = 1 if deterministic else processes.engine_threads
     make = functools.partial(Engines, base, options, pools, threads, deterministic)
-    log = folder / "processes" / "engine.log"
+    log = folder / "processes" / f"{name.replace(' ', '-')}.log"
 
     async def begin() -> Caller:
-        process = Process("the engine", make, log, watch, processes, surroundings(threads))
+        process = hold(f"the {name}", make, log, watch, processes, surroundings(threads))
         await process.start()
         return process
 

@@ -20,7 +20,7 @@ from typing import Any, Protocol
 from harness.errors import HarnessError, SetupError
 from training.learner.options import LearnerOptions
 from training.process.options import ProcessOptions
-from training.process.parent import Caller, Here, Lost, Process
+from training.process.parent import Caller, Here, Hold, Lost, Process
 from training.values import Metrics, Sample
 from training.watch import Watch
 
@@ -180,6 +180,7 @@ async def start(
     ranks: int,
     folder: Path,
     watch: Watch,
+    hold: Hold = Process,
 ) -> Learner:
     """Start a learner on the model in a folder.
 
@@ -191,6 +192,7 @@ async def start(
         ranks: over how many processes it is spread.
         folder: of the run, where the processes' output goes.
         watch: whose deadlines hold.
+        hold: what holds a rank where it has a process of its own.
 
     Raises:
         SetupError: a package is missing, it cannot be loaded, or several ranks were asked to share one process.
@@ -207,7 +209,7 @@ async def start(
     meet = meeting.resolve().as_uri() if ranks > 1 or backend == "deepspeed" else None
     make = functools.partial(Rank, backend, base, options, threads, meet)
     callers = [
-        Process(
+        hold(
             "the learner" if ranks == 1 else f"the learner's rank {rank}",
             make,
             folder / "processes" / f"learner-{rank}.log",

@@ -69,6 +69,25 @@ class Caller(Protocol):
         ...
 
 
+class Begun(Caller, Protocol):
+    """A caller that starts what it calls."""
+
+    async def start(self) -> None:
+        """Start what holds the object, and make the object. What that raises is raised here."""
+        ...
+
+
+class Hold(Protocol):
+    """Describes what is to hold an object: `Process`, or an actor of a cluster."""
+
+    def __call__(
+        self, name: str, make: Callable[[], Any], log: Path, watch: Watch, options: ProcessOptions,
+        environment: Mapping[str, str] | None = None,
+    ) -> Begun:  # fmt: skip
+        """Return a caller that is to be started; the arguments are those of `Process`."""
+        ...
+
+
 class Here:
     """A caller for an object in this process, whose methods run in a thread."""
 
@@ -253,7 +272,7 @@ class Process:
             why = f"; its answer could not be read: {error}"
         if not self._closing:
             await self._kill(EXIT_SECONDS)
-            self._fail(Lost(f"the process of {self.name} {self._end()}{why}{self._last_words()}"))
+            self._fail(Lost(f"the process of {self.name} {self._end()}{why}{last_words(self._log, self._log_begin)}"))
 
     async def _listen(self) -> None:
         """Ask for signs of life. Counted in questions, so that a parent that itself stood still blames nobody."""
@@ -308,14 +327,15 @@ class Process:
             return f"was ended by {signal.Signals(-code).name}{_remedy(-code)}"
         return f"ended by itself with status {code}"
 
-    def _last_words(self) -> str:
-        """Return the last lines of its output."""
-        with contextlib.suppress(OSError), self._log.open("rb") as log:
-            log.seek(max(self._log_begin, log.seek(0, os.SEEK_END) - LAST_BYTES))
-            lines = [line.strip() for line in log.read().decode(errors="replace").splitlines() if line.strip()]
-            if lines:
-                return f"; its last words: {' | '.join(lines[-LAST_LINES:])[-500:]}"
-        return ""
+
+def last_words(log: Path, begin: int) -> str:
+    """Return the last lines that were written to a log from a place on, as the end of a sentence."""
+    with contextlib.suppress(OSError), log.open("rb") as file:
+        file.seek(max(begin, file.seek(0, os.SEEK_END) - LAST_BYTES))
+        lines = [line.strip() for line in file.read().decode(errors="replace").splitlines() if line.strip()]
+        if lines:
+            return f"; its last words: {' | '.join(lines[-LAST_LINES:])[-500:]}"
+    return ""
 
 
 def _remedy(number: int) -> str:
