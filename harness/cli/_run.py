@@ -105,9 +105,10 @@ async def _reach(config: EvalConfig, say: Callable[[str], None]) -> AsyncIterato
         yield None
         return
     from harness.cli._service import require_packages
-    from harness.service.containers import containers
 
     require_packages()
+    from harness.service.containers import containers
+
     async with containers(load_board(config)[0].entries, config, say) as reach:
         yield reach
 
