@@ -23,7 +23,7 @@ from tests.models.fake_provider import FakeProvider
 from tests.service.gold import gold_model
 from tests.service.real import agentrl_eval, agentrl_worker, begin_eval, results
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.heavy]
 NAMES = ("alfworld", "db", "kg", "os", "webshop", "bfcl")
 TASKS = 3
 AGENT = "tests.service.players:counting"

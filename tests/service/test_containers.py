@@ -232,6 +232,7 @@ def wait_until_there(url: str, process: subprocess.Popen[str]) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.heavy
 @pytest.mark.timeout(900)
 def test_environments_are_played_in_containers_that_nothing_is_left_of(
     docker_host: tuple[str, str], tmp_path: Path

@@ -150,6 +150,7 @@ async def actor(log: Path, made: object = Held, cpus: float = 1.0) -> AsyncItera
 
 
 @pytest.mark.slow
+@pytest.mark.heavy
 async def test_an_actor_answers_as_a_process_does(joined: None, tmp_path: Path) -> None:
     async with actor(tmp_path / "part.log", functools.partial(Held, 5)) as part:
         values, total = await part.call("add", np.arange(4), seconds=30)
@@ -180,6 +181,7 @@ async def test_an_actor_answers_as_a_process_does(joined: None, tmp_path: Path) 
 
 
 @pytest.mark.slow
+@pytest.mark.heavy
 async def test_an_actor_that_cannot_begin_says_why(
     joined: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -197,6 +199,7 @@ async def test_an_actor_that_cannot_begin_says_why(
 
 
 @pytest.mark.slow
+@pytest.mark.heavy
 async def test_an_actor_that_stands_still_is_found_out(joined: None, tmp_path: Path) -> None:
     async with actor(tmp_path / "part.log", Hung) as part:
         with pytest.raises(Overdue, match=r"the part gave no sign of life for 8 seconds"):
@@ -204,6 +207,7 @@ async def test_an_actor_that_stands_still_is_found_out(joined: None, tmp_path: P
 
 
 @pytest.mark.slow
+@pytest.mark.heavy
 async def test_where_there_is_no_cluster_it_is_said() -> None:
     pytest.importorskip("ray", reason="needs Ray: pip install -e '.[cluster]'")
     with pytest.raises(SetupError, match=r"there is no Ray cluster at '127\.0\.0\.1:1' .*ray start --head"):
@@ -219,6 +223,7 @@ def newest_line(folder: Path) -> int:
 
 
 @pytest.mark.slow
+@pytest.mark.heavy
 @pytest.mark.timeout(600)
 async def test_an_engine_and_then_a_node_die_and_the_run_goes_on(nodes: Nodes, tmp_path: Path) -> None:
     plays = await newmodel.gold_play("db", tasks=4, seed=0, options=EnvOptions())

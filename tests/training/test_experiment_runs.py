@@ -15,6 +15,7 @@ from harness.core import EnvOptions
 
 
 @pytest.mark.slow
+@pytest.mark.heavy
 @pytest.mark.timeout(900)
 def test_all_of_the_way_two_updates_two_seeds_and_both_controls(tmp_path: Path) -> None:
     pytest.importorskip("torch", reason="needs torch: pip install -e '.[train]'")
@@ -43,6 +44,7 @@ class EnoughError(Exception):
 
 
 @pytest.mark.slow
+@pytest.mark.heavy
 @pytest.mark.timeout(600)
 async def test_rejection_sampling_learns_what_succeeded_and_plays_on_with_it(tmp_path: Path) -> None:
     pytest.importorskip("torch", reason="needs torch: pip install -e '.[train]'")
