@@ -257,6 +257,8 @@ def _refusal(path: str, status: int, headers: Mapping[str, str], body: bytes) ->
     unbegun = path == "start_sample" and (wait is not None or "workers available" in text.lower())
     if status in BUSY or (unbegun and status in (400, 502)):
         return Busy(f"{status} {text}", wait)
+    if status == 502 and path.startswith("describe"):
+        return Unsure(f"{status} {text}")  # the line to its worker broke; asking again costs nothing
     if status in (401, 403):
         return LostError(f"the controller refuses {path} ({status} {text}): its token goes into the variable {TOKEN}")
     if status == 404:
