@@ -439,8 +439,11 @@ async def test_the_server_ends_when_its_owner_is_killed() -> None:
 STARTING = """
 import asyncio, sys
 from envs.db.mysql import MySql
+async def start():
+    await MySql(server="private").open()
+    await asyncio.sleep(60)  # a signal that comes late finds it still there
 try:
-    asyncio.run(MySql(server="private").open())
+    asyncio.run(start())
 except KeyboardInterrupt:
     sys.exit(130)
 """
