@@ -18,7 +18,7 @@ import numpy as np
 
 from harness.core import Seconds, Value
 from harness.models.local import load_tokenizer
-from training import disk, learner, warmstart, weights
+from training import learner, warmstart, weights
 from training.learner.backend import Backend
 from training.learner.options import LearnerOptions
 from training.values import Segment
@@ -74,9 +74,7 @@ def run(folder: Path, options: CopyingOptions, *, device: str | None, say: Calla
         "torch", folder, LearnerOptions(lr=options.lr, device=device, seed=options.seed, betas=(0.9, 0.98))
     )
     copied = teach(made.backend, len(load_tokenizer(folder)), options, say)
-    with disk.staging(folder) as part:
-        weights.model_writer(made.backend.weights(), made.backend.network.eval(), folder)(part)
-        disk.put(part, folder)
+    weights.write_model(made.backend, folder, folder)
     return copied
 
 

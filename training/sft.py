@@ -8,22 +8,20 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import islice
 from pathlib import Path
 
-from harness import registry
+from harness import heldout
 from harness.config import LocalOptions
 from harness.core import EnvOptions, Json, Trajectory
 from harness.errors import SetupError
 from harness.models.local import load_tokenizer, stop_ids
 from harness.models.render import Renderer
 from harness.newmodel import gold_play, require_packages
-from training import disk, learner, warmstart, weights
+from training import learner, warmstart, weights
 from training.learner.options import LearnerOptions
 from training.values import Segment
 from training.warmstart import Progress, WarmStartOptions
 
-HELD_OUT = ("validation", "test")
 BETAS = (0.9, 0.95)
 """Of the optimizer: a short memory, for a few hundred steps."""
 
@@ -43,17 +41,10 @@ def plays(names: Iterable[str], tasks: int, seed: int, settings: Mapping[str, Ma
             raise SetupError(
                 f"gold play of {name} is right on {len(right)} of {len(played)} tasks: it is not to be learnt"
             )
-        held_out = digests(name, options)
+        held_out = heldout.digests(name, options)
         found += [play for play in right if play.digest not in held_out]
     warmstart.require_train(found, frozenset())
     return found
-
-
-def digests(name: str, options: EnvOptions) -> frozenset[str]:
-    """Return the digests of an environment's bundled held-out tasks."""
-    env = registry.make_env(name, options)
-    there = [split for split in HELD_OUT if split in env.splits()]
-    return frozenset(task.digest for split in there for task in islice(env.tasks(split), 10_000))
 
 
 def segments(folder: Path, trajectories: Sequence[Trajectory], longest: int) -> list[Segment]:
@@ -87,8 +78,5 @@ def run(
     wanted = LearnerOptions(lr=options.lr, betas=BETAS, device=device, seed=options.seed, precision=options.precision)
     made = learner.make("torch", source, wanted)
     progress = warmstart.fit(made.backend, sequences, options, say)
-    with disk.staging(out) as part:
-        network = getattr(made.backend, "network")  # noqa: B009 - the torch backend's own
-        weights.model_writer(made.backend.weights(), network.eval(), source)(part)
-        disk.put(part, out)
+    weights.write_model(made.backend, source, out)
     return progress

@@ -10,7 +10,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -18,6 +18,9 @@ from harness.core import Value
 from harness.errors import SetupError
 from harness.models.hf.engine import weights_digest
 from training import disk
+
+if TYPE_CHECKING:
+    from training.learner.backend import Backend
 
 FILE = "model.safetensors"
 NOTE = "snapshot.json"
@@ -79,6 +82,19 @@ def model_writer(weights: Mapping[str, Any], network: Any, base: Path) -> Write:
         proof.write(folder, network)
 
     return write
+
+
+def write_model(backend: Backend, base: Path, folder: Path) -> None:
+    """Write a learner's model into a folder, whole or not at all. StorageError where the disk is full.
+
+    Args:
+        backend: whose weights, adapters merged.
+        base: folder of the model that training began with; may be `folder`, which is then replaced.
+        folder: where.
+    """
+    with disk.staging(folder) as part:
+        model_writer(backend.weights(), backend.network.eval(), base)(part)
+        disk.put(part, folder)
 
 
 def read(folder: Path) -> Snapshot:
