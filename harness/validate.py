@@ -48,7 +48,7 @@ TELLING = (0.1, 0.9)
 TELLING_HEURISTICS = 2
 TELLING_TASKS = 30
 """On fewer tasks a heuristic's score says nothing, and the check is left out."""
-BUNDLED = ("test", "validation", "train")
+BUNDLED = ("test", "validation", "train", "test-seen", "validation-seen")
 """Splits that are generated here, so that it is known what simple heuristics should make of them."""
 CONCURRENCY = 8
 SHOWN = 5

@@ -8,7 +8,7 @@ An environment of which group after group is dropped ends the run with a sentenc
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Annotated
 
 import msgspec
@@ -64,6 +64,8 @@ class Table(Value, frozen=True, kw_only=True):
     agent: Agent
     model: Model
     """One whose replies have their tokens: a `LocalModel`."""
+    held_out: Mapping[str, Collection[str]] = {}
+    """Environment -> digests of the tasks that are passed over in a train split, as a held-out split has them too."""
 
 
 class Dropped(HarnessError):  # noqa: N818 - an outcome
@@ -107,7 +109,9 @@ class Collector:
         self._watch = watch
         self._keep = keep
         self._owed = choosing.owed(curriculum, buffer.groups)
-        self._streams = {name: _stream(env, options.split) for name, env in table.envs.items()}
+        self._streams = {
+            name: _stream(env, options.split, table.held_out.get(name, ())) for name, env in table.envs.items()
+        }
         self._gates = {name: asyncio.Semaphore(most) for name, env in table.envs.items() if (most := env.max_sessions)}
         self._running: dict[int, asyncio.Task[None]] = {}
         self._half: dict[int, list[Attempt]] = {}
@@ -317,5 +321,7 @@ def _judged(trajectory: Trajectory, abnormal_reward: float) -> tuple[Attempt | N
         return None, str(error)
 
 
-def _stream(env: Env, split: str) -> Stream:
-    return Stream(f"{split} of {env.name}", lambda: env.tasks(split))
+def _stream(env: Env, split: str, held_out: Collection[str]) -> Stream:
+    return Stream(
+        f"{split} of {env.name}", lambda: (task for task in env.tasks(split) if task.digest not in held_out)
+    )

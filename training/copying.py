@@ -11,7 +11,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Annotated, NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
 import msgspec
 import numpy as np
@@ -37,6 +37,8 @@ class CopyingOptions(Value, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     lr: Annotated[float, msgspec.Meta(gt=0)] = 4e-3
     seconds: Seconds = 180.0
     """It stops there, even if it cannot copy yet."""
+    precision: Literal["float32", "bfloat16"] = "float32"
+    """Of the passes; weights and optimizer are float32."""
     seed: int = 0
 
 
@@ -71,7 +73,11 @@ def run(folder: Path, options: CopyingOptions, *, device: str | None, say: Calla
         StorageError: the disk is full; the model is as it was.
     """
     made = learner.make(
-        "torch", folder, LearnerOptions(lr=options.lr, device=device, seed=options.seed, betas=(0.9, 0.98))
+        "torch",
+        folder,
+        LearnerOptions(
+            lr=options.lr, device=device, seed=options.seed, betas=(0.9, 0.98), precision=options.precision
+        ),
     )
     copied = teach(made.backend, len(load_tokenizer(folder)), options, say)
     weights.write_model(made.backend, folder, folder)

@@ -97,7 +97,7 @@ async def publish(parts: Parts, made: list[Sample], metrics: Metrics) -> Path:
     advantages = pool_advantages(made, parts.recipe.pools.depth + 1)
     ess = metrics.get("ess", 1.0)
     parts.sampler.mix = adapted(parts.sampler.mix, parts.recipe.pools, parts.version, ess, advantages)
-    await parts.sampler.update(str(folder), parts.version)
+    await parts.sampler.update(str(folder), parts.version, parts.recipe.pools.refresh)
     return folder
 
 

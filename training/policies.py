@@ -46,6 +46,9 @@ class PoolOptions(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Versions between refreshes of the stale pools; None never refreshes them."""
     depth: Annotated[int, msgspec.Meta(ge=0, le=8)] = 1
     """Stale pools; each is a further engine with its own weights in memory."""
+    refresh: Refresh = "recompute_kv"
+    """What becomes of the caches of episodes under way when a pool takes new weights. `keep_kv` saves reading them all
+    anew; what is sampled from then on is flagged, and its log-probabilities are those that it was drawn with."""
     scope: Literal["turn", "trajectory"] = "turn"
     weighting: Literal["fixed", "ess", "bandit"] = "fixed"
     """Whether the stale share stays, follows the effective sample size, or the pools' recent advantages."""

@@ -53,10 +53,14 @@ class ScoreOptions(Strict, frozen=True, kw_only=True):
     """How checkpoints are scored on the way."""
 
     every: Count = 10
-    """Updates between two evaluations of the validation split."""
+    """Updates between two evaluations."""
     tasks: Count = 60
     """Of each environment."""
     temperature: float = 0.0
+    validation: str = "validation"
+    """The split that is played on the way, by which the best checkpoint is chosen."""
+    test: str = "test"
+    """The split that is played once at the end, and by nothing that chooses anything."""
     test_tasks: Annotated[int, msgspec.Meta(ge=0)] = 200
     """Of each environment's test split, played by the warm start, the last and the best; 0 leaves that out."""
 

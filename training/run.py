@@ -27,7 +27,7 @@ from typing import Protocol
 
 import msgspec
 
-from harness import newmodel, registry
+from harness import heldout, newmodel, registry
 from harness.core import Env, EnvOptions, Json
 from harness.errors import SetupError
 from harness.models.hf.engine import TransformersSampler
@@ -183,7 +183,9 @@ async def make(recipe: Recipe, folder: Path, base: Path, scoring: Scored, stack:
     model = LocalModel(recipe.name, base, sampler, recipe.engine)
     stack.push_async_callback(model.close)
     envs: dict[str, Env] = {}
+    held_out: dict[str, frozenset[str]] = {}
     for name, settings in recipe.envs.items():
+        held_out[name] = await asyncio.to_thread(heldout.digests, name, EnvOptions(settings=settings))
         envs[name] = registry.make_env(name, EnvOptions(settings=settings))
         await envs[name].open()
         stack.push_async_callback(envs[name].close)
@@ -206,7 +208,7 @@ async def make(recipe: Recipe, folder: Path, base: Path, scoring: Scored, stack:
         await sampler.serve(found.serving)
         scoring.state.update(found.state.extra)
     collector = Collector(
-        Table(envs=envs, agent=registry.make_agent("direct"), model=model),
+        Table(envs=envs, agent=registry.make_agent("direct"), model=model, held_out=held_out),
         msgspec.structs.replace(recipe.collect, seed=recipe.seed),
         recipe.curriculum,
         admission=admission,
@@ -299,7 +301,7 @@ class Scoring:
             try:
                 score = self._recipe.score
                 result = await evaluate(
-                    self._recipe, self._folder, folder, version, "validation", score.tasks, what="validation"
+                    self._recipe, self._folder, folder, version, score.validation, score.tasks, what="validation"
                 )
                 self.say(f"validation at update {version}: {result.score:.3f} (coverage {100 * result.coverage:.0f} %)")
                 best = self.state.get("best_score")
@@ -325,8 +327,9 @@ async def evaluate(
     for name, values in _flat(overrides):
         command += ["--set", f"{name}={json.dumps(values)}"]
     process = await asyncio.create_subprocess_exec(
-        *command, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE, start_new_session=True
-    )
+        *command, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE, start_new_session=True,
+        env={**os.environ, "OMP_WAIT_POLICY": "PASSIVE", **learner.surroundings(recipe.spread.engine_threads)},
+    )  # fmt: skip
     try:
         async with asyncio.timeout(EVALUATION_SECONDS):
             output, errors = await process.communicate()
@@ -358,13 +361,14 @@ def _flat(values: Mapping[str, Json], path: str = "") -> list[tuple[str, Json]]:
 
 async def final(recipe: Recipe, folder: Path, scoring: Scoring, base: Path) -> list[Result]:
     """Score the warm start, the last and the best weights on the test splits, once each; nothing of 0 tasks."""
-    if not recipe.score.test_tasks:
+    score = recipe.score
+    if not score.test_tasks:
         return []
     models = {"warm-start": (0, base), "last": (recipe.steps, folder / "checkpoints" / "last")}
     best = scoring.state.get("best_version")
     if isinstance(best, int) and best not in (0, recipe.steps):
         models["best"] = (best, folder / "checkpoints" / "best")
     return [
-        await evaluate(recipe, folder, model, version, "test", recipe.score.test_tasks, what=f"test-{what}")
+        await evaluate(recipe, folder, model, version, score.test, score.test_tasks, what=f"test-{what}")
         for what, (version, model) in models.items()
     ]

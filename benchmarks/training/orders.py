@@ -82,10 +82,12 @@ def order_of(
         return None
     above = laid(experiment.above, laid(chosen, arm.above))
     warm = arm.kind == "warm"
+    values = laid(source(experiment.recipe), above)
+    which = "test" if warm else experiment.split
     known: dict[str, Any] = {
         "kind": arm.kind,
         "seed": seed,
-        "split": "test" if warm else experiment.split,
+        "split": values.get("score", {}).get(which, which),
         "tasks": experiment.tasks,
         "temperatures": [1.0] if arm.kind == "sample" else list(experiment.temperatures),
         "epochs": experiment.epochs if arm.kind == "sample" else 1,
@@ -96,7 +98,6 @@ def order_of(
         linked["base"] = _key(experiment, WARM, seed, lines, table)
         for name, other in (("of", arm.of), ("seconds_of", arm.seconds_of)):
             linked[name] = _key(experiment, experiment.arm(other), seed, lines, table) if other else None
-    values = laid(source(experiment.recipe), above)
     if warm:
         values = {name: values[name] for name in BEGINNING if name in values}
     return Order(

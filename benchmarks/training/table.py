@@ -51,7 +51,8 @@ class Experiment(Value, frozen=True, kw_only=True):
     above: Mapping[str, Any] = msgspec.field(default_factory=dict)
     """Laid over the recipe in every arm."""
     seeds: tuple[int, ...] = FIVE
-    split: str = "test"
+    split: Literal["test", "validation"] = "test"
+    """Which of the two splits that its recipe names."""
     tasks: int = 100
     """Of each environment."""
     temperatures: tuple[float, ...] = (0.0, 1.0)

@@ -10,8 +10,9 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from random import Random
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import msgspec
 
@@ -21,8 +22,21 @@ from envs.alfworld.engine.game import Game, Play
 from envs.alfworld.engine.game import load as load_game
 from envs.alfworld.engine.problem import BrokenGame
 from envs.alfworld.planner import plan
+from envs.alfworld.searching import searching
 from harness.config import Strict, convert
-from harness.core import Ending, EnvOptions, Json, Message, Observation, Policy, Score, Task, ToolCall, ToolSpec
+from harness.core import (
+    Ending,
+    EnvOptions,
+    Json,
+    Message,
+    Observation,
+    Policy,
+    Score,
+    Task,
+    ToolCall,
+    ToolSpec,
+    seed_of,
+)
 from harness.errors import EnvError, SetupError, nearest
 from harness.prompts import load
 
@@ -36,6 +50,8 @@ BUNDLED = {
     "test": "120 bundled games, in houses of their own",
     "validation": "120 bundled games, in other houses than test",
     "train": "bundled games without end, in other houses than test and validation",
+    "test-seen": "120 bundled games in houses of the kinds that train has, laid out anew",
+    "validation-seen": "120 bundled games, as test-seen",
 }
 
 
@@ -52,6 +68,8 @@ class Settings(Strict, frozen=True, kw_only=True):
     """What is done where games of an AgentBench list are not in the folder: refuse the split, or skip them."""
     difficulty: float | None = None
     """Between 0 and 1, for bundled games; None mixes them."""
+    gold: Literal["shortest", "searching"] = "shortest"
+    """What gold play is like: it knows where everything is, or looks for it, as whoever learns from it will have to."""
 
 
 def make(options: EnvOptions) -> AlfworldEnv:
@@ -133,7 +151,11 @@ class AlfworldEnv:
     def demonstrate(self, task: Task) -> Policy:
         """Return gold play: the stored walkthrough, or what the planner finds."""
         data = of(task)
-        commands = data.plan or plan(self.game(data)) or ()
+        game = self.game(data)
+        commands = data.plan or plan(game) or ()
+        if self.settings.gold == "searching":
+            random = Random(seed_of("alfworld searching", task.id))
+            commands = searching(game, commands, random, TURNS - 1)
 
         def play(history: Sequence[Message]) -> Message:
             turn = sum(message.role == "assistant" for message in history)

@@ -1,4 +1,8 @@
-"""The bundled KG tasks: an endless training stream and two fixed splits, which share no relation, name or sentence.
+"""The bundled KG tasks: an endless training stream and fixed splits.
+
+`test` and `validation` share no relation, name or sentence with each other and with `train`. `test-seen` and
+`validation-seen` are told in `train`'s own words, of graphs that `train` never has: what a model without any knowledge
+of language can be asked after training.
 
 Decided here: the mix, that no question is told twice of one graph, and that no answer is right more than `MOST_ALIKE`
 times of one graph.
@@ -20,7 +24,7 @@ from collections.abc import Iterator
 
 from envs.kg.data import TaskData, to_task
 from envs.kg.generate.questions import KINDS, make, shape
-from envs.kg.generate.schema import SCHEMAS
+from envs.kg.generate.schema import SPLITS
 from envs.kg.generate.worlds import world
 from harness.core import Task
 from harness.dice import Dice
@@ -37,6 +41,8 @@ PATIENCE = 30
 """Drafts of one shape, the first of them from the type whose turn it is; then another is drawn, to start from any."""
 SEED_WORLDS = 1_000_000
 """Graphs set apart for each seed."""
+SEEN = {"test-seen": -1, "validation-seen": -2}
+"""Split -> the number of its graph, of `train`'s schema, whose own are numbered from 0."""
 VERSION = 2
 """Part of every seed: raise it when the generator is to make other tasks."""
 
@@ -49,8 +55,8 @@ def tasks(split: str, difficulty: float | None = None, *, seed: int = 0) -> Iter
     Raises:
         SetupError: there is no such split, or the difficulty is not in [0, 1].
     """
-    if split not in SCHEMAS:
-        raise SetupError(f"the bundled KG tasks have no split '{split}'{nearest(split, SCHEMAS)}")
+    if split not in SPLITS and split not in SEEN:
+        raise SetupError(f"the bundled KG tasks have no split '{split}'{nearest(split, [*SPLITS, *SEEN])}")
     if difficulty is not None and not 0 <= difficulty <= 1:
         raise SetupError(f"difficulty must be from 0 to 1, not {difficulty}")
     return _stream(split, difficulty, seed)
@@ -64,7 +70,7 @@ def _stream(split: str, difficulty: float | None, seed: int) -> Iterator[Task]:
         if index % WORLD_TASKS == 0:
             told.clear()  # another graph has other entities
             answers.clear()
-        where = (split, seed * SEED_WORLDS + index // WORLD_TASKS)
+        where = ("train", SEEN[split]) if split in SEEN else (split, seed * SEED_WORLDS + index // WORLD_TASKS)
         level = (index // len(KINDS)) % LEVELS / (LEVELS - 1) if difficulty is None else difficulty
         for made in _drafts(where, mark, index, level):
             if made.question not in told and answers[made.answer] < MOST_ALIKE:

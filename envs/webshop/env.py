@@ -42,6 +42,8 @@ BUNDLED = {
     "test": "120 bundled goals, in a shop of 2,160 products",
     "validation": "80 bundled goals, in a shop that sells other things than test's",
     "train": "bundled goals without end, in shops that sell other things than test's and validation's",
+    "test-seen": "120 bundled goals in another shop of the kind that train has",
+    "validation-seen": "80 bundled goals in another such shop",
 }
 
 

@@ -11,7 +11,7 @@ from envs.alfworld.data import KINDS
 from envs.alfworld.engine.game import Play, load
 from envs.alfworld.env import TURNS
 from envs.alfworld.generate.houses import HOUSES
-from envs.alfworld.tasks import tasks
+from envs.alfworld.tasks import SEEN, tasks
 from harness.core import Task
 
 
@@ -19,7 +19,7 @@ def receptacles(task: Task) -> int:
     return len(load(task.data["game"]).place_of)
 
 
-@pytest.mark.parametrize("split", ["test", "validation", "train"])
+@pytest.mark.parametrize("split", ["test", "validation", "train", *SEEN])
 def test_every_game_is_won_by_its_plan_and_none_at_once(split: str) -> None:
     found = list(islice(tasks(split), 120))
     assert Counter(task.group for task in found) == dict.fromkeys(KINDS, 20)
@@ -55,6 +55,15 @@ def test_splits_share_nothing() -> None:
     assert not words["test"] & words["train"]
     assert not words["validation"] & words["train"]
     digests = [task.digest for split in HOUSES for task in islice(tasks(split), 300)]
+    assert len(set(digests)) == len(digests)
+
+
+def test_seen_splits_are_new_games_in_the_houses_of_train() -> None:
+    known = {word for house in HOUSES["train"] for word in (*house.use_of, *house.able, house.lamp)}
+    for split in SEEN:
+        for task in tasks(split, 0.0):
+            assert {place.partition("_bar_")[0] for place in load(task.data["game"]).place_of} <= known
+    digests = [task.digest for split in ("train", *SEEN) for task in islice(tasks(split, 0.0), 300)]
     assert len(set(digests)) == len(digests)
 
 

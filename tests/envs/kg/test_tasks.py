@@ -21,6 +21,7 @@ from harness.dice import Dice
 from harness.errors import SetupError
 
 SPLITS = ("test", "validation", "train")
+ALL = (*SPLITS, *bundled.SEEN)
 TURNS = 15
 
 
@@ -67,7 +68,7 @@ def sets_of(data: TaskData) -> list[set[object]]:
     return made
 
 
-@pytest.mark.parametrize("split", SPLITS)
+@pytest.mark.parametrize("split", ALL)
 @pytest.mark.parametrize("difficulty", [None, 0.0, 1.0])
 def test_the_answer_is_what_the_triples_say(split: str, difficulty: float | None) -> None:
     for task in some(split, difficulty):
@@ -109,13 +110,13 @@ def check_fair(data: TaskData) -> None:
         number += 1
 
 
-@pytest.mark.parametrize("split", SPLITS)
+@pytest.mark.parametrize("split", ALL)
 def test_every_question_is_fair(split: str) -> None:
     for task in some(split):
         check_fair(of(task))
 
 
-@pytest.mark.parametrize("split", SPLITS)
+@pytest.mark.parametrize("split", ALL)
 def test_relations_are_asked_for_before_they_are_followed(split: str) -> None:
     for task in some(split):
         asked = set[tuple[str, str]]()
@@ -134,7 +135,7 @@ def test_fixed_splits_are_large_enough_and_no_task_is_repeated() -> None:
     assert len({task.instruction for task in everything}) == len(everything)
 
 
-@pytest.mark.parametrize("split", SPLITS)
+@pytest.mark.parametrize("split", ALL)
 def test_kinds_come_alike_and_gold_play_takes_four_turns_on_average(split: str) -> None:
     found = some(split)
     assert Counter(task.group for task in found) == dict.fromkeys(KINDS, len(found) // len(KINDS))
@@ -145,7 +146,7 @@ def test_kinds_come_alike_and_gold_play_takes_four_turns_on_average(split: str) 
     assert set(hops) == {1, 2, 3, 4}
 
 
-@pytest.mark.parametrize("split", SPLITS)
+@pytest.mark.parametrize("split", ALL)
 @pytest.mark.parametrize("difficulty", [None, 0.0, 0.5, 1.0])
 def test_no_answer_wins_more_than_a_few_percent(split: str, difficulty: float | None) -> None:
     found = some(split, difficulty)
@@ -229,6 +230,17 @@ def test_splits_share_nothing(of_split: object) -> None:
     parts = [of_split(split) for split in SPLITS]  # type: ignore[operator]
     assert all(parts)
     assert len(set.union(*parts)) == sum(len(part) for part in parts)
+
+
+@pytest.mark.parametrize("difficulty", [None, 0.0])
+def test_seen_splits_speak_as_train_does_of_graphs_that_it_never_has(difficulty: float | None) -> None:
+    found = {split: some(split, difficulty) for split in ("train", *bundled.SEEN)}
+    graphs = {split: {of(task).world for task in tasks} for split, tasks in found.items()}
+    assert all(schema == "train" for each in graphs.values() for schema, _ in each)  # type: ignore[misc]
+    assert len(set.union(*graphs.values())) == sum(map(len, graphs.values()))
+    assert all(number >= 0 for _, number in graphs["train"])  # type: ignore[misc]
+    digests = [task.digest for tasks in found.values() for task in tasks]
+    assert len(set(digests)) == len(digests)
 
 
 @pytest.mark.parametrize("split", SPLITS)

@@ -177,3 +177,15 @@ def test_training_has_no_end_and_moves_on_to_other_shops(monkeypatch: pytest.Mon
 def test_shop_of_no_such_name(name: str) -> None:
     with pytest.raises(EnvError, match="no bundled shop"):
         tasks.catalogue(name)
+
+
+def test_seen_splits_are_in_shops_of_trains_kind_that_it_never_comes_to() -> None:
+    found = {split: list(islice(tasks.tasks(split, 0.0), 200)) for split in ("train", *tasks.SEEN)}
+    shops = {split: {of(task).catalogue for task in each} for split, each in found.items()}
+    assert all(name.startswith("train-") for each in shops.values() for name in each)
+    assert len(set.union(*shops.values())) == sum(map(len, shops.values()))
+    departments = {product.department for product in products("train")}
+    assert departments == {product.department for product in products("train", tasks.SEEN["test-seen"])}
+    assert [len(found[split]) for split in tasks.SEEN] == [120, 80]
+    digests = [task.digest for each in found.values() for task in each]
+    assert len(set(digests)) == len(digests)

@@ -69,8 +69,9 @@ async def test_reward_rises(nano: Path, tmp_path: Path, correction: str) -> None
             ]  # fmt: skip
             assigned = credit.assign(groups, credit.rule_of("grpo"))
             metrics = one.update(samples.make(assigned), version=update)
-            assert abs(metrics["ppo_kl/first"]) < 1e-8 or correction == "bypass"
-            assert metrics["mismatch/max"] < 1e-4
+            if metrics["tokens/trained"]:  # in the end the attempts of every group may be alike
+                assert abs(metrics["ppo_kl/first"]) < 1e-8 or correction == "bypass"
+                assert metrics["mismatch/max"] < 1e-4
             save_file({name: each.contiguous() for name, each in one.weights().items()}, tmp_path / "model.safetensors")
             await sampler.update(str(tmp_path), update + 1)
     finally:
