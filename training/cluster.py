@@ -28,6 +28,7 @@ import msgspec
 from harness.config import Strict
 from harness.core import Count, Seconds
 from harness.errors import HarnessError, SetupError
+from training.machine import PATIENT
 from training.process import wire
 from training.process.child import Holder
 from training.process.options import ProcessOptions
@@ -145,7 +146,7 @@ class Actor:
         self._log = log
         self._watch = watch
         self._options = options
-        self._environment = {"OMP_WAIT_POLICY": "PASSIVE", **(environment or {})}
+        self._environment = {**PATIENT, **(environment or {})}
         if resources.gpus and "LOCAL_RANK" in self._environment:
             self._environment["LOCAL_RANK"] = "0"  # an actor sees the GPU that is its own, and no other
         self._actor: Any = None

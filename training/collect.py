@@ -322,6 +322,4 @@ def _judged(trajectory: Trajectory, abnormal_reward: float) -> tuple[Attempt | N
 
 
 def _stream(env: Env, split: str, held_out: Collection[str]) -> Stream:
-    return Stream(
-        f"{split} of {env.name}", lambda: (task for task in env.tasks(split) if task.digest not in held_out)
-    )
+    return Stream(f"{split} of {env.name}", lambda: (task for task in env.tasks(split) if task.digest not in held_out))

@@ -44,9 +44,11 @@ def sft(
     """Fine-tune a model on gold play of train tasks; play the result with harness eval --model hf/OUT."""
     from harness.config import convert, parse_overrides
     from harness.models.local import model_folder
+    from training import machine
     from training import sft as room
     from training.warmstart import WarmStartOptions
 
+    machine.spin()
     source = model_folder(model.removeprefix("hf/"), model)
     given = {"lr": lr, "epochs": epochs, "seconds": seconds, "seed": seed}
     options = convert(WarmStartOptions, given, "harness sft")
@@ -89,8 +91,10 @@ def train(
 
     from harness.config import merge, parse_overrides
     from harness.errors import SetupError
+    from training import machine
     from training import recipe as recipes
 
+    machine.spin()
     flags = {key: value for key, value in (("steps", steps), ("seed", seed)) if value is not None}
     above = merge(flags, parse_overrides(overrides))
     recipe = recipes.load(name, above) if resume is None else recipes.stored(resume, above)

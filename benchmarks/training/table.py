@@ -296,7 +296,7 @@ _SMALL: dict[str, Any] = {
     "checkpoint_every": 1,
     "collect": {"group_size": 2, "limits": {"turns": 2}},
     "engine": {"answer_tokens": 8},
-    "score": {"every": 50, "tasks": 2},
+    "score": {"every": 50, "tasks": 2, "validation": "validation", "test": "test"},
     "processes": False,
 }
 SMOKE: tuple[Experiment, ...] = (

@@ -50,8 +50,8 @@ BUNDLED = {
     "test": "120 bundled games, in houses of their own",
     "validation": "120 bundled games, in other houses than test",
     "train": "bundled games without end, in other houses than test and validation",
-    "test-seen": "120 bundled games in houses of the kinds that train has, laid out anew",
-    "validation-seen": "120 bundled games, as test-seen",
+    "test-seen": "240 bundled games in houses of the kinds that train has, laid out anew",
+    "validation-seen": "120 bundled games, likewise",
 }
 
 

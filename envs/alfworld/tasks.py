@@ -22,7 +22,7 @@ from harness.errors import SetupError, nearest
 VERSION = 1
 """Rises whenever the same seed gives another game."""
 SEEN = ("test-seen", "validation-seen")
-EACH = 20
+EACH = {"test": 20, "validation": 20, "test-seen": 40, "validation-seen": 20}
 """Tasks of each kind in a fixed split."""
 
 
@@ -42,12 +42,12 @@ def tasks(split: str, difficulty: float | None = None) -> Iterator[Task]:
 def _draw(split: str, difficulty: float | None) -> Iterator[Task]:
     label = split if difficulty is None else f"{split}-{difficulty:.3f}"
     houses = HOUSES["train" if split in SEEN else split]
-    for number in itertools.count() if split == "train" else range(EACH):
+    for number in itertools.count() if split == "train" else range(EACH[split]):
         for kind in KINDS:
             task_id = f"{label}-{kind}-{number}"
             random = Random(seed_of("alfworld", task_id))
             level = difficulty
             if level is None:
-                level = random.random() if split == "train" else number / (EACH - 1)
+                level = random.random() if split == "train" else number / (EACH[split] - 1)
             data = game(random.choice(houses), kind, random, level)
             yield to_task(task_id, split, kind, shown.question(load(data.game)), data)

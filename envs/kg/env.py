@@ -35,7 +35,7 @@ BUNDLED = {
     "test": "120 bundled tasks on a generated graph",
     "validation": "120 bundled tasks, on a graph of another schema than test",
     "train": "bundled tasks without end, on graphs of another schema than test and validation",
-    "test-seen": "120 bundled tasks in the words of train, on a graph of their own",
+    "test-seen": "240 bundled tasks in the words of train, on two graphs of their own",
     "validation-seen": "120 bundled tasks in the words of train, on another graph",
 }
 

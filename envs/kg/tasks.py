@@ -41,8 +41,10 @@ PATIENCE = 30
 """Drafts of one shape, the first of them from the type whose turn it is; then another is drawn, to start from any."""
 SEED_WORLDS = 1_000_000
 """Graphs set apart for each seed."""
-SEEN = {"test-seen": -1, "validation-seen": -2}
-"""Split -> the number of its graph, of `train`'s schema, whose own are numbered from 0."""
+SEEN = {"test-seen": -2, "validation-seen": -3}
+"""Split -> the number of its first graph, of `train`'s schema, whose own are numbered from 0."""
+SIZES = {"test-seen": 240}
+"""Tasks of a fixed split that has not `FIXED_TASKS`."""
 VERSION = 2
 """Part of every seed: raise it when the generator is to make other tasks."""
 
@@ -66,11 +68,12 @@ def _stream(split: str, difficulty: float | None, seed: int) -> Iterator[Task]:
     mark = split + ("" if difficulty is None else f"-d{difficulty:g}") + (f"-s{seed}" if seed else "")
     told: set[str] = set()
     answers: Counter[tuple[str, ...]] = Counter()
-    for index in itertools.count() if split == "train" else range(FIXED_TASKS):
+    for index in itertools.count() if split == "train" else range(SIZES.get(split, FIXED_TASKS)):
         if index % WORLD_TASKS == 0:
             told.clear()  # another graph has other entities
             answers.clear()
-        where = ("train", SEEN[split]) if split in SEEN else (split, seed * SEED_WORLDS + index // WORLD_TASKS)
+        number = index // WORLD_TASKS
+        where = ("train", SEEN[split] + number) if split in SEEN else (split, seed * SEED_WORLDS + number)
         level = (index // len(KINDS)) % LEVELS / (LEVELS - 1) if difficulty is None else difficulty
         for made in _drafts(where, mark, index, level):
             if made.question not in told and answers[made.answer] < MOST_ALIKE:

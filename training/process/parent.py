@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from harness.errors import HarnessError, StorageError
+from training.machine import PATIENT
 from training.process import wire
 from training.process.options import ProcessOptions
 from training.watch import Overdue, Watch
@@ -146,7 +147,7 @@ class Process:
         self._watch = watch
         self._options = options
         path = os.pathsep.join(each or os.getcwd() for each in sys.path)  # noqa: PTH109 - as it stands in sys.path
-        self._environment = {**os.environ, "OMP_WAIT_POLICY": "PASSIVE", "PYTHONPATH": path, **(environment or {})}
+        self._environment = {**os.environ, **PATIENT, "PYTHONPATH": path, **(environment or {})}
         self._numbers = itertools.count(1)
         self._pending: dict[int, asyncio.Future[Any]] = {}
         self._process: asyncio.subprocess.Process | None = None
