@@ -146,10 +146,8 @@ def test_pages_fit_and_are_accessible(browser: object, files: Path, tmp_path: Pa
         if mark:
             watched.page.locator("#reader .conversation").wait_for()
         assert watched.page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0, name
-        # The largest table takes the checker minutes, and has no kind of cell that the others lack.
-        if "bfcl" not in name:
-            found = axe.Axe().run(watched.page)
-            assert found.violations_count == 0, f"{name}: {found.generate_report()}"
+        found = axe.Axe().run(watched.page)
+        assert found.violations_count == 0, f"{name}: {found.generate_report()}"
         shot(watched, f"{Path(path).stem}{'-attempt' if mark else ''}-{width}-{theme}", tmp_path)
         assert watched.wrong == []
         watched.context.close()
