@@ -240,6 +240,6 @@ _CONFIG: Spec = {
         "labelColor": SOFT, "titleColor": INK, "gridColor": LINE, "domainColor": SOFT, "tickColor": SOFT,
         "labelFontSize": 12, "titleFontSize": 12, "titleFontWeight": "normal", "labelLimit": 160,
     },
-    "legend": {"labelColor": INK, "titleColor": INK, "labelFontSize": 12, "symbolSize": 80},
+    "legend": {"labelColor": INK, "titleColor": INK, "labelFontSize": 12, "symbolSize": 80, "columnPadding": 20},
     "line": {"strokeCap": "round"},
 }  # fmt: skip
