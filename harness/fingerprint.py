@@ -7,13 +7,15 @@ so that a larger selection of the same protocol continues a run.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Protocol
 
 from harness.core import BoardEntry, Env, Json, Limits, SamplingParams, digest
 
 PROTOCOL_VERSION = 1
 """Raised when the rollout itself changes what a score means."""
+WEIGHTS = "model.engine.weights"
+"""Key of the digest of a model on disk."""
 
 
 class Described(Protocol):
@@ -61,6 +63,25 @@ def differences(left: Mapping[str, Json], right: Mapping[str, Json]) -> list[str
         for key in sorted({*flat_left, *flat_right})
         if flat_left.get(key) != flat_right.get(key)
     ]
+
+
+def apart(
+    before: Mapping[str, Mapping[str, Json]], after: Mapping[str, Mapping[str, Json]], entries: Iterable[str]
+) -> dict[str, tuple[str, ...]]:
+    """Return entry -> how the protocols of two runs differ there, for the entries where they do.
+
+    Weights are in a protocol so that a run goes on with none but its own; two checkpoints of one model are two models,
+    and are compared like any.
+    """
+    found = {
+        name: tuple(
+            line
+            for line in differences(before.get(name, {}), after.get(name, {}))
+            if not line.startswith(f"{WEIGHTS}: ")
+        )
+        for name in entries
+    }
+    return {name: lines for name, lines in found.items() if lines}
 
 
 def _flatten(document: Mapping[str, Json], prefix: str = "") -> Iterator[tuple[str, Json]]:

@@ -15,7 +15,7 @@ from pathlib import Path
 from harness import runlog
 from harness.core import Aggregate, Board, BoardEntry, Ending, Limits, Usage
 from harness.errors import SetupError
-from harness.fingerprint import differences
+from harness.fingerprint import apart
 from harness.metrics import Overall, Summary, leaves, overall, shares, summarise_board
 from harness.runlog import Header, Run
 from leaderboards.board import layout
@@ -189,11 +189,11 @@ def check_fingerprints(runs: Sequence[Run], *, allow_different: bool) -> list[st
     first: dict[str, Run] = {}
     found: dict[str, list[str]] = {}
     for run in runs:
-        for entry, mark in run.header.fingerprints.items():
+        for entry in run.header.fingerprints:
             other = first.setdefault(entry, run)
-            if other.header.fingerprints[entry] == mark:
+            keys = apart(other.header.protocols, run.header.protocols, [entry]).get(entry)
+            if not keys:
                 continue
-            keys = differences(other.header.protocols[entry], run.header.protocols[entry])
             shown = "; ".join(keys[:6]) + ("; …" if len(keys) > 6 else "")
             if not allow_different:
                 raise SetupError(

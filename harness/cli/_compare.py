@@ -11,7 +11,7 @@ from rich.console import Console
 
 from harness import registry, runlog
 from harness.errors import SetupError
-from harness.fingerprint import differences
+from harness.fingerprint import apart
 from harness.metrics import compare
 from harness.runlog import Run
 from harness.table import ComparisonTable, comparison_json, render_comparison
@@ -56,11 +56,7 @@ def compare_runs(first: Path, second: str, *, gate: bool, allow_different: bool,
 
 def _different(before: Run, after: Run, entries: list[str], allowed: bool) -> dict[str, tuple[str, ...]]:
     """Return entry -> the protocol's keys that differ."""
-    found = {
-        name: tuple(differences(before.header.protocols[name], after.header.protocols[name]))
-        for name in entries
-        if before.header.fingerprints[name] != after.header.fingerprints[name]
-    }
+    found = apart(before.header.protocols, after.header.protocols, entries)
     if found and not allowed:
         name, keys = next(iter(found.items()))
         shown = "; ".join(keys[:6]) + ("; …" if len(keys) > 6 else "")

@@ -11,7 +11,7 @@ import msgspec
 
 from harness.core import AttemptKey, Ending
 from harness.errors import SetupError
-from harness.fingerprint import differences
+from harness.fingerprint import apart
 from harness.metrics import Comparison, EntryComparison, Measure, Summary, compare
 from harness.table import (
     COMPARISON_COLUMNS,
@@ -242,11 +242,7 @@ def comparison(first: Opened, second: Opened, measure: Measure) -> Values:
     }
     if not shared:
         raise SetupError(f"{first.place.name} and {second.place.name} have no environment in common")
-    different = {
-        name: tuple(differences(before.protocols.get(name, {}), after.protocols.get(name, {})))
-        for name in shared
-        if before.fingerprints.get(name) != after.fingerprints.get(name)
-    }
+    different = apart(before.protocols, after.protocols, shared)
     found = _compared(first, second, shared, measure)
     names = first.place.name, second.place.name
     rows = _difference_rows(found)

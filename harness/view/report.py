@@ -16,7 +16,7 @@ from harness import runlog
 from harness.bundle import public
 from harness.core import AttemptKey, Trajectory, Value, seed_of
 from harness.errors import SetupError
-from harness.fingerprint import differences
+from harness.fingerprint import apart
 from harness.metrics import Attempt, compare, summarise_board
 from harness.runlog import Header, Run
 from harness.table import ComparisonTable, RunTable, logged_table
@@ -121,11 +121,7 @@ def _comparisons(
             for entry in before.board.entries
             if entry.name in before.tasks and entry.name in after.tasks
         }
-        different = {
-            name: tuple(differences(before.protocols[name], after.protocols[name]))
-            for name in shared
-            if before.fingerprints[name] != after.fingerprints[name]
-        }
+        different = apart(before.protocols, after.protocols, shared)
         if not allow_different:
             pair = f"{LETTERS[first]} and {LETTERS[second]}"
             left += [

@@ -158,6 +158,16 @@ async def test_different_protocols_share_no_table_unless_allowed(tmp_path: Path)
     assert check_fingerprints(runs[:1], allow_different=False) == []
 
 
+async def test_two_checkpoints_of_a_model_share_a_table(tmp_path: Path) -> None:
+    board = once(load("agentbench-fc"))
+    for name in "ab":
+        engine = {"name": "transformers", "weights": name}
+        await play(tmp_path / name, board, {"db": {"": [1.0]}}, protocol={"model": {"engine": engine}})
+    runs = [runlog.read(tmp_path / name) for name in "ab"]
+    assert runs[0].header.fingerprints != runs[1].header.fingerprints
+    assert check_fingerprints(runs, allow_different=False) == []
+
+
 async def test_runs_of_the_newest_protocol_are_kept(tmp_path: Path) -> None:
     board = once(load("agentbench-fc"))
     runs = []
