@@ -164,7 +164,7 @@ async def test_two_checkpoints_of_a_model_share_a_table(tmp_path: Path) -> None:
         engine = {"name": "transformers", "weights": name}
         await play(tmp_path / name, board, {"db": {"": [1.0]}}, protocol={"model": {"engine": engine}})
     runs = [runlog.read(tmp_path / name) for name in "ab"]
-    assert runs[0].header.fingerprints != runs[1].header.fingerprints
+    assert runs[0].header.protocols != runs[1].header.protocols
     assert check_fingerprints(runs, allow_different=False) == []
 
 
