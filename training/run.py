@@ -111,10 +111,12 @@ class Scored(Protocol):
 async def trained(recipe: Recipe, folder: Path, base: Path, scoring: Scored, *, resume: bool) -> Path:
     """Train to the end, from the last checkpoint again where the learner is lost. Return the folder of the weights."""
     folder, base = _absolute(folder), _absolute(base)
+    settings = {name: EnvOptions(settings=values) for name, values in recipe.envs.items()}
+    held_out = {name: await asyncio.to_thread(heldout.digests, name, each) for name, each in settings.items()}
     for left in reversed(range(recipe.spread.restarts + 1)):
         try:
             async with AsyncExitStack() as stack:
-                parts = await make(recipe, folder, base, scoring, stack)
+                parts = await make(recipe, folder, base, scoring, held_out, stack)
                 if resume:
                     scoring.say(f"taken up at update {parts.version}")
                 last = await unless_gone(train(parts), parts.gone)
@@ -174,7 +176,14 @@ def _keep(source: Path, target: Path) -> None:
         disk.put(part, target)
 
 
-async def make(recipe: Recipe, folder: Path, base: Path, scoring: Scored, stack: AsyncExitStack) -> Parts:
+async def make(
+    recipe: Recipe,
+    folder: Path,
+    base: Path,
+    scoring: Scored,
+    held_out: Mapping[str, frozenset[str]],
+    stack: AsyncExitStack,
+) -> Parts:
     """Make and open the parts, new or as the newest checkpoint has them."""
     watch = Watch()
     await stack.enter_async_context(watch.heartbeat(BLOCKED_SECONDS))
@@ -184,9 +193,7 @@ async def make(recipe: Recipe, folder: Path, base: Path, scoring: Scored, stack:
     model = LocalModel(recipe.name, base, sampler, recipe.engine)
     stack.push_async_callback(model.close)
     envs: dict[str, Env] = {}
-    held_out: dict[str, frozenset[str]] = {}
     for name, settings in recipe.envs.items():
-        held_out[name] = await asyncio.to_thread(heldout.digests, name, EnvOptions(settings=settings))
         envs[name] = registry.make_env(name, EnvOptions(settings=settings))
         await envs[name].open()
         stack.push_async_callback(envs[name].close)

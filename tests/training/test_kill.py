@@ -80,11 +80,14 @@ class Driven:
         self.process.wait()
 
     def child(self, what: str) -> int | None:
-        """Return the process id of one child; None where there is none now."""
+        """Return the process id of one child, which may be on its way again; None where none comes."""
         marks = {"learner": b"the learner", "engine": b"the engine", "worker": b"envs.bfcl.worker"}
-        for pid in descendants(self.process.pid):
-            if marks[what] in command_of(pid):
-                return pid
+        end = time.monotonic() + SECONDS
+        while self.process.poll() is None and time.monotonic() < end:
+            for pid in descendants(self.process.pid):
+                if marks[what] in command_of(pid):
+                    return pid
+            time.sleep(0.01)
         return None
 
     def wait(self) -> int:
