@@ -7,7 +7,7 @@ so that a larger selection of the same protocol continues a run.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Protocol
 
 from harness.core import BoardEntry, Env, Json, Limits, SamplingParams, digest
@@ -52,15 +52,15 @@ def fingerprint(document: Mapping[str, Json]) -> str:
     return digest(document)[:16]
 
 
-def differences(left: Mapping[str, Json], right: Mapping[str, Json]) -> list[str]:
-    """Name the dotted keys where two documents differ, with both values, cut to a readable length.
+def differences(left: Mapping[str, Json], right: Mapping[str, Json], but: Collection[str] = ()) -> list[str]:
+    """Name the dotted keys, `but` for some, where two documents differ, with both values, cut to a readable length.
 
     Example: ["limits.turns: 15 against 20"].
     """
     flat_left, flat_right = dict(_flatten(left)), dict(_flatten(right))
     return [
         f"{key}: {_short(flat_left.get(key))} against {_short(flat_right.get(key))}"
-        for key in sorted({*flat_left, *flat_right})
+        for key in sorted({*flat_left, *flat_right}.difference(but))
         if flat_left.get(key) != flat_right.get(key)
     ]
 
@@ -73,14 +73,7 @@ def apart(
     Weights are in a protocol so that a run goes on with none but its own; two checkpoints of one model are two models,
     and are compared like any.
     """
-    found = {
-        name: tuple(
-            line
-            for line in differences(before.get(name, {}), after.get(name, {}))
-            if not line.startswith(f"{WEIGHTS}: ")
-        )
-        for name in entries
-    }
+    found = {name: tuple(differences(before.get(name, {}), after.get(name, {}), {WEIGHTS})) for name in entries}
     return {name: lines for name, lines in found.items() if lines}
 
 

@@ -151,11 +151,10 @@ class AlfworldEnv:
     def demonstrate(self, task: Task) -> Policy:
         """Return gold play: the stored walkthrough, or what the planner finds."""
         data = of(task)
-        game = self.game(data)
-        commands = data.plan or plan(game) or ()
+        commands = data.plan or plan(self.game(data)) or ()
         if self.settings.gold == "searching":
             random = Random(seed_of("alfworld searching", task.id))
-            commands = searching(game, commands, random, TURNS - 1)
+            commands = searching(self.game(data), commands, random, TURNS - 1)
 
         def play(history: Sequence[Message]) -> Message:
             turn = sum(message.role == "assistant" for message in history)

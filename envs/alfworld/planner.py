@@ -85,7 +85,7 @@ class Attempt:
             self._change({state for state, changed in states if changed == thing}, thing)
             if ("inreceptacle", thing, placed[thing]) not in self.play.facts and not self.play.won:
                 self._fetch(thing)
-                self._open(placed[thing])
+                self.open(placed[thing])
                 self._do("putobject", {"?o": thing, "?r": placed[thing]})
         for thing in held:
             self._change({state for state, changed in states if changed == thing}, thing)
@@ -115,7 +115,7 @@ class Attempt:
             raise Stuck
         knife = self.play.held if self.play.held in knives else knives[0]
         self._fetch(str(knife))
-        self._open(self._receptacle_of(thing))
+        self.open(self._receptacle_of(thing))
         self._do("sliceobject", {"?co": thing})
         self._lay_down()
 
@@ -126,7 +126,7 @@ class Attempt:
         if self.play.held is not None:
             self._lay_down()
         receptacle = self._receptacle_of(thing)
-        self._open(receptacle)
+        self.open(receptacle)
         self._do("pickupobject", {"?o": thing, "?r": receptacle})
 
     def _lay_down(self) -> None:
@@ -136,7 +136,7 @@ class Attempt:
         receptacle = self._nearest(
             lambda receptacle: ("cancontain", kinds.get(receptacle, ""), kinds.get(thing, "")) in self.play.facts
         )
-        self._open(receptacle)
+        self.open(receptacle)
         self._do("putobject", {"?o": thing, "?r": receptacle})
 
     def _receptacle_of(self, thing: str) -> str:
@@ -156,7 +156,8 @@ class Attempt:
     def _among(self, kinds: tuple[str, ...]) -> Callable[[str], bool]:
         return lambda receptacle: self.play.game.kind_of.get(receptacle, "") in kinds
 
-    def _open(self, receptacle: str) -> None:
+    def open(self, receptacle: str) -> None:
+        """Go to a receptacle and open it, as far as that is not done yet; Stuck where it cannot be."""
         self._go(receptacle)
         if not self.play.reachable(receptacle):
             self._do("openobject", {"?r": receptacle})
@@ -170,6 +171,10 @@ class Attempt:
         text = next(self._commands(action, bound), None)
         if text is None:
             raise Stuck
+        self.give(text)
+
+    def give(self, text: str) -> None:
+        """Give a command."""
         self.play.step(text)
         self.commands.append(text)
 

@@ -9,10 +9,11 @@ nobody would leave it lying; and a plan stays as short as it must to end in time
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from random import Random
 
-from envs.alfworld.engine.facts import Binding
 from envs.alfworld.engine.game import Game, Play
+from envs.alfworld.planner import Attempt, Stuck
 
 SOUGHT = ("pickupobject", "toggleobject")
 """What one goes somewhere to find."""
@@ -21,15 +22,16 @@ SOUGHT = ("pickupobject", "toggleobject")
 def searching(game: Game, plan: Sequence[str], random: Random, most: int) -> tuple[str, ...]:
     """Return commands that win a game as its plan does, and look for what they need; at most so many."""
     wanted = _wanted(game, plan)
-    search = _Search(Play(game), random, spare=most - len(plan))
+    search = _Search(Attempt(game), random, spare=most - len(plan))
     for text, thing in zip(plan, wanted, strict=True):
-        command = search.play.offered().get(text)
+        command = search.attempt.play.offered().get(text)
         if command is not None:
             if thing:
                 search.before(command.bound["?r"], thing)
-            search.do(text)
+            search.known.add(command.bound.get("?r", ""))
+            search.attempt.give(text)
         # What the plan would open may have been opened in the search.
-    return tuple(search.commands) if search.play.won else tuple(plan)
+    return tuple(search.attempt.commands) if search.attempt.play.won else tuple(plan)
 
 
 def _wanted(game: Game, plan: Sequence[str]) -> list[str]:
@@ -49,46 +51,33 @@ def _wanted(game: Game, plan: Sequence[str]) -> list[str]:
 class _Search:
     """A play, and the places that were looked into."""
 
-    def __init__(self, play: Play, random: Random, spare: int) -> None:
-        self.play = play
-        self.commands: list[str] = []
+    def __init__(self, attempt: Attempt, random: Random, spare: int) -> None:
+        self.attempt = attempt
+        self.known: set[str] = set()
         self._random = random
         self._spare = spare
-        self._known: set[str] = set()
 
     def before(self, target: str, thing: str) -> None:
         """Look into unknown places by lot, until it would be the target's turn."""
-        kinds = self.play.game.kind_of
+        play = self.attempt.play
+        kinds = play.game.kind_of
         others = [
             place
-            for place in self.play.game.place_of
-            if place != target and not any(kinds.get(each) == kinds.get(thing) for each in self.play.contents(place))
+            for place in play.game.place_of
+            if place != target and not any(kinds.get(each) == kinds.get(thing) for each in play.contents(place))
         ]
-        order = [target, *(place for place in others if place not in self._known)]
+        order = [target, *(place for place in others if place not in self.known)]
         self._random.shuffle(order)
-        if target in self._known:
+        if target in self.known:
             return
         for place in order[: order.index(target)]:
             self._look(place)
 
     def _look(self, place: str) -> None:
-        needed = [("gotolocation", {"?r": place})]
-        if not self.play.reachable(place):
-            needed.append(("openobject", {"?r": place}))
-        if self._spare < len(needed):
+        needed = 1 if self.attempt.play.reachable(place) else 2
+        if self._spare < needed:
             return
-        self._spare -= len(needed)
-        for action, bound in needed:
-            for text in self._texts(action, bound):
-                self.do(text)
-
-    def _texts(self, action: str, bound: Binding) -> list[str]:
-        offered = self.play.offered().items()
-        return [text for text, each in offered if each.action == action and bound.items() <= each.bound.items()][:1]
-
-    def do(self, text: str) -> None:
-        """Give a command."""
-        command = self.play.offered()[text]
-        self._known.add(command.bound.get("?r", ""))
-        self.play.step(text)
-        self.commands.append(text)
+        self._spare -= needed
+        self.known.add(place)
+        with suppress(Stuck):  # what cannot be opened is only looked at
+            self.attempt.open(place)
