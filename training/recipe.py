@@ -86,6 +86,8 @@ class Recipe(Strict, frozen=True, kw_only=True):
     credit: str = "grpo"
     tan: Floors | None = FLOORS
     """Floors of the task advantage normalisation; None leaves it out."""
+    negative: Annotated[float, msgspec.Meta(ge=0)] = 1.0
+    """What an advantage below 0 is multiplied by: less than 1 where much of what fails is long and says little."""
     aggregation: str = "task_mean"
     checkpoint_every: Count = 10
     begin: BeginOptions = BeginOptions()

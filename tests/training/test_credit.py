@@ -76,6 +76,13 @@ def assigned(*groups: list[Attempt], rule: str = "grpo") -> credit.Credit:
     return credit.assign(made, credit.rule_of(rule), floors=None)
 
 
+def test_what_is_below_0_may_weigh_less_and_what_is_above_stays() -> None:
+    groups = [making.group([making.attempt(reward) for reward in ONE_OF_FOUR])]
+    as_it_is, less = (credit.assign(groups, credit.rule_of("dr_grpo"), None, negative) for negative in (1.0, 0.1))
+    assert [float(place.advantages[0]) for _, place in as_it_is.attempts] == [0.75, -0.25, -0.25, -0.25]
+    assert [float(place.advantages[0]) for _, place in less.attempts] == pytest.approx([0.75, -0.025, -0.025, -0.025])
+
+
 def test_groups_whose_rewards_are_alike_are_filtered() -> None:
     found = assigned([making.attempt(1), making.attempt(1)], [making.attempt(1), making.attempt(0)])
     assert {place.group_id for _, place in found.attempts} == {1}

@@ -86,13 +86,14 @@ def rule_of(name: str) -> Rule:
     return RULES[name]
 
 
-def assign(groups: Sequence[Group], rule: Rule, floors: Floors | None = FLOORS) -> Credit:
+def assign(groups: Sequence[Group], rule: Rule, floors: Floors | None = FLOORS, negative: float = 1.0) -> Credit:
     """Return the advantages of a batch.
 
     Args:
         groups: complete groups.
         rule: how attempts of a group are compared.
         floors: of the task advantage normalisation; None leaves it out.
+        negative: what an advantage below 0 is multiplied by, last of all (AsymRE 2506.20520 lowers what failures weigh).
     """
     scored: list[tuple[Attempt, Place]] = []
     filtered: dict[str, int] = defaultdict(int)
@@ -114,6 +115,7 @@ def assign(groups: Sequence[Group], rule: Rule, floors: Floors | None = FLOORS) 
             (one, place._replace(advantages=normalise(place.advantages, *notes[one.env], floors)))
             for one, place in scored
         ]
+    scored = [(one, place._replace(advantages=_lessened(place.advantages, negative))) for one, place in scored]
     return Credit(attempts=tuple(scored), tasks=notes, filtered=dict(filtered))
 
 
@@ -149,6 +151,10 @@ def turn_tokens(attempt: Attempt) -> Doubles:
     for segment in attempt.segments:
         counts += np.bincount(segment.turns[segment.mask], minlength=attempt.turns)
     return counts
+
+
+def _lessened(advantages: Doubles, negative: float) -> Doubles:
+    return np.where(advantages < 0, negative * advantages, advantages)
 
 
 def _rewards(attempts: Sequence[Attempt]) -> Doubles:

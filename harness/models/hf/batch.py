@@ -1,7 +1,8 @@
 """Many turns sampled together, token by token: a turn joins when there is room and leaves when it ends.
 
 One `Batch` belongs to one thread. Decided here: a pass is over rows that follow one another, one token each; new turns
-are read in first, several together, no more than `READ_TOKENS` a pass, from where their episode's kept cache ends.
+are read in first, several together, no more than `READ_TOKENS` a pass, from where their episode's kept cache ends. A
+turn without one takes over its beginning from another turn under way whose row was all read under the present weights.
 What a turn draws depends on its seed and the position alone: the inverse of the cumulated distribution at one number of
 a counter-based generator. Log-probabilities are float32, of the logits divided by the temperature.
 """
@@ -22,6 +23,8 @@ from harness.models.sampler import Refresh, Request
 
 READ_TOKENS = 8192
 """Of prompts, in one pass."""
+SHARED_LEAST = 16
+"""Tokens that two prompts have to begin with alike to share what was read of them."""
 
 
 class Done(NamedTuple):
@@ -115,7 +118,26 @@ class Batch:
         turn = Turn(request, cached, bool(kept and cached and (kept.mixed or kept.version != self.version)))
         if kept is not None and cached:
             self._rows.put(len(self._turns), kept.layers, cached)
+        else:
+            turn.cached = turn.first_cached = self._share(request.prompt_ids)
         self._turns.append(turn)
+
+    def _share(self, prompt: Sequence[int]) -> int:
+        """Fill the next row from the one that begins most like a prompt; return how many tokens it holds then."""
+        length, row = max(
+            (
+                (min(common(turn.request.prompt_ids, prompt), turn.cached + turn.unread - 1, len(prompt) - 1), row)
+                for row, turn in enumerate(self._turns)
+                if not turn.mixed_now
+            ),
+            default=(0, 0),
+        )
+        if length < SHARED_LEAST:
+            return 0
+        if self._turns[row].cached < length:
+            self._pass(row, [self._turns[row].unread_tokens()[:-1]])
+        self._rows.move(row, len(self._turns), length)
+        return length
 
     def step(self) -> list[Done]:
         """Sample one token of every turn; return the turns that ended."""
@@ -136,7 +158,9 @@ class Batch:
         ids = torch.tensor([[*row, *[0] * (longest - len(row))] for row in tokens], device=self._device)
         starts = torch.tensor([turn.cached for turn in turns], device=self._device)
         positions = starts[:, None] + torch.arange(longest, device=self._device)
-        width = max(turn.cached for turn in turns) + longest
+        widths = [turn.cached + longest for turn in turns]
+        width = max(widths)
+        runs = attention.runs(widths, longest) if self._device.type == "cpu" else []
         self._rows.reserve(width)
         self._rows.prepare(first, positions, width)
         # What lies behind a row's own tokens is never looked at, and is written over when its turn comes.
@@ -146,7 +170,12 @@ class Batch:
             mask = mask.repeat(1, 1, self._shared, 1)
         with torch.inference_mode():
             hidden = self.model.base_model(
-                input_ids=ids, attention_mask=mask, position_ids=positions, past_key_values=self._rows, use_cache=True
+                input_ids=ids,
+                attention_mask=mask,
+                position_ids=positions,
+                past_key_values=self._rows,
+                use_cache=True,
+                runs=runs,
             )[0]
             last = torch.tensor([len(row) - 1 for row in tokens], device=self._device)
             logits = self.model.get_output_embeddings()(hidden[torch.arange(len(turns), device=self._device), last])
@@ -253,9 +282,9 @@ def groups(unread: Sequence[int]) -> list[tuple[int, int]]:
 def common(one: Sequence[int], other: Sequence[int]) -> int:
     """Return how many tokens two sequences begin with alike."""
     least = min(len(one), len(other))
-    if one[:least] == other[:least]:
-        return least
-    return next(place for place in range(least) if one[place] != other[place])
+    blocks = range(0, least, 64)
+    start = next((place for place in blocks if one[place : place + 64] != other[place : place + 64]), least)
+    return next((place for place in range(start, min(start + 64, least)) if one[place] != other[place]), least)
 
 
 def uniform(seed: int, position: int) -> float:

@@ -2,18 +2,21 @@
 
 `Rows` is what a model of transformers takes for its cache. Decided here: keys and values are written where they belong
 and the rows in use are always the first ones, so that what attention reads is a view and never a copy. An episode that
-waits for its environment is kept apart, as `Kept`, with no row.
+waits for its environment is kept apart, as `Kept`, with no row. On a CPU, where room costs memory only once it is
+written, room is made by doubling.
 """
 
 from __future__ import annotations
 
+import math
+import mmap
 from typing import NamedTuple
 
 import torch
 from transformers.cache_utils import Cache
 
 GROWTH = 256
-"""Positions that are added at a time."""
+"""Positions that are added at a time; twice as many as there are on a CPU, where that is more."""
 
 
 class Kept(NamedTuple):
@@ -49,8 +52,8 @@ class Rows(Cache):  # type: ignore[misc]
         if positions <= have:
             return
         layers, two, rows, heads, size = self._shape
-        more = -(-positions // GROWTH) * GROWTH
-        grown = torch.zeros((layers, two, rows, heads, more, size), dtype=self._dtype, device=self._device)
+        more = -(-max(positions, 2 * have if self._device.type == "cpu" else 0) // GROWTH) * GROWTH
+        grown = blank((layers, two, rows, heads, more, size), self._dtype, self._device)
         grown[..., :have, :] = self._data
         self._data = grown
 
@@ -91,5 +94,13 @@ class Rows(Cache):  # type: ignore[misc]
         self._data[:, :, row, :, :length] = layers[..., :length, :]
 
     def move(self, source: int, target: int, length: int) -> None:
-        """Let one row take another's place."""
+        """Fill a row's first positions with those of another."""
         self._data[:, :, target, :, :length] = self._data[:, :, source, :, :length]
+
+
+def blank(shape: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> torch.Tensor:
+    """Return zeros. On a CPU they take memory only where they are written."""
+    if device.type != "cpu":
+        return torch.zeros(shape, dtype=dtype, device=device)
+    memory = mmap.mmap(-1, math.prod(shape) * dtype.itemsize, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    return torch.frombuffer(memory, dtype=dtype).view(shape)

@@ -22,7 +22,7 @@ from hypothesis import strategies as st  # noqa: E402
 from harness.config import LocalOptions  # noqa: E402
 from harness.errors import ModelError, OutOfContext, SetupError  # noqa: E402
 from harness.models import proof  # noqa: E402
-from harness.models.hf import batch  # noqa: E402
+from harness.models.hf import attention, batch  # noqa: E402
 from harness.models.hf.engine import TransformersSampler, load  # noqa: E402
 from harness.models.sampler import Request, Sampled  # noqa: E402
 
@@ -89,6 +89,30 @@ async def test_several_turns_go_on_from_their_cache(sampler: TransformersSampler
         histories = [
             (*ids, *sampled.ids, *prompts(1, turn)[0]) for ids, sampled in zip(histories, answers, strict=True)
         ]
+
+
+async def test_what_prompts_begin_with_is_read_once(sampler: TransformersSampler, reference: Any) -> None:
+    start = tuple(range(30, 130))
+    asked = [
+        Request(episode=str(place), prompt_ids=(*start, *ids), max_tokens=9 + place, temperature=0.0)
+        for place, ids in enumerate(prompts(20))
+    ]
+    answers = await ask(sampler, asked)
+    for request, sampled in zip(asked, answers, strict=True):
+        assert worst(reference, request, sampled) < EXACT
+    assert [sampled.cached_tokens >= len(start) for sampled in answers] == [False] + [True] * 19
+
+
+@pytest.mark.parametrize(("refresh", "shared"), [("keep_kv", 0), ("recompute_kv", 39)])
+def test_what_was_read_under_other_weights_is_not_shared(reference: Any, refresh: Any, shared: int) -> None:
+    turns = batch.Batch(reference, 2, 1 << 20)
+    turns.join(Request(episode="old", prompt_ids=tuple(range(30, 70)), max_tokens=9))
+    turns.step()
+    turns.updated(1, refresh)
+    turns.join(Request(episode="new", prompt_ids=tuple(range(30, 70)), max_tokens=2))
+    assert turns.step() == []
+    (done,) = turns.step()
+    assert done.request.episode == "new" and done.cached == shared and not any(done.mixed)
 
 
 async def test_a_draw_depends_on_its_seed_and_not_on_company(sampler: TransformersSampler) -> None:
@@ -228,3 +252,25 @@ def test_reading_in_groups_reads_everything_once(unread: list[int]) -> None:
     assert read == [place for place, tokens in enumerate(unread) if tokens > 0]
     for start, end in found:
         assert end - start == 1 or max(unread[start:end]) * (end - start) <= batch.READ_TOKENS
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.integers(1, 3000), max_size=30), st.sampled_from([1, 80]))
+def test_runs_are_of_all_rows_and_as_wide_as_their_longest(widths: list[int], tokens: int) -> None:
+    found = attention.runs(widths, tokens)
+    assert [row for run in found for row in range(run.first, run.end)] == list(range(len(widths)))
+    for run in found:
+        assert run.width == max(widths[run.first : run.end])
+        spared = (run.end - run.first - 1) * attention.SPARED
+        assert sum(run.width - width for width in widths[run.first : run.end]) * tokens <= spared
+
+
+@pytest.mark.parametrize("tokens", [1, 4])
+def test_attention_is_the_same_in_runs_as_in_one_call(tokens: int) -> None:
+    widths = torch.tensor([30, 7, 9, 200, 195, 12])
+    query, key, value = (torch.randn(6, heads, size, 8) for heads, size in ((4, tokens), (2, 200), (2, 200)))
+    own = torch.arange(200) < (widths[:, None] - tokens + 1 + torch.arange(tokens))[:, None, :, None]
+    mask = torch.zeros(()).where(own, float("-inf"))
+    for some in (attention.runs(widths.tolist(), tokens), [attention.Run(row, row + 1, 200) for row in range(6)]):
+        divided = attention.attend(None, query, key, value, mask, runs=some)[0]
+        assert torch.allclose(divided, attention.attend(None, query, key, value, mask)[0], atol=1e-6)
