@@ -93,7 +93,7 @@ def assign(groups: Sequence[Group], rule: Rule, floors: Floors | None = FLOORS, 
         groups: complete groups.
         rule: how attempts of a group are compared.
         floors: of the task advantage normalisation; None leaves it out.
-        negative: what an advantage below 0 is multiplied by, last of all (AsymRE 2506.20520 lowers what failures weigh).
+        negative: what an advantage below 0 is multiplied by, last of all (AsymRE 2506.20520).
     """
     scored: list[tuple[Attempt, Place]] = []
     filtered: dict[str, int] = defaultdict(int)
