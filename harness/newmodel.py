@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from types import MappingProxyType
@@ -89,15 +89,37 @@ class Made(NamedTuple):
     tasks: int
 
 
-async def gold_play(name: str, tasks: int, seed: int, options: EnvOptions) -> list[Trajectory]:
-    """Return gold play of an environment's first train tasks. SetupError where it cannot be opened here."""
+async def gold_play(
+    name: str,
+    tasks: int,
+    seed: int,
+    options: EnvOptions,
+    *,
+    known: Mapping[str, Trajectory] = MappingProxyType({}),
+    keep: Callable[[Trajectory], None] = lambda _: None,
+) -> list[Trajectory]:
+    """Return gold play of an environment's first train tasks. SetupError where it cannot be opened here.
+
+    Args:
+        name: of the environment.
+        tasks: how many.
+        seed: of the play.
+        options: of the environment.
+        known: what was played before, by task id; such a task is not played again.
+        keep: sees each play that is new.
+    """
+
+    def played_now(play: Trajectory) -> None:
+        played[play.task_id] = play
+        keep(play)
+
     env = registry.make_env(name, options)
     await env.open()
     try:
-        played: dict[str, Trajectory] = {}
         oracle = registry.make_agent(validate.ORACLE)
         chosen = list(islice(env.tasks("train"), tasks))
-        await validate.play(env, oracle, chosen, seed=seed, keep=lambda play: played.update({play.task_id: play}))
+        played = {task.id: known[task.id] for task in chosen if task.id in known}
+        await validate.play(env, oracle, [task for task in chosen if task.id not in played], seed=seed, keep=played_now)
         return [played[task.id] for task in chosen]
     finally:
         await env.close()

@@ -1,8 +1,9 @@
 """What a recipe will take: memory, disk and tokens, before anything is made.
 
-Decided here: what a run is sure to take is told apart from what caches may grow to, and only the first is a reason to
-refuse it. Weights, gradients and optimizer are counted exactly; activations by what a layer keeps for its gradient, as
-measured with Qwen3's layers (fp32, within 15 %); a process by what torch's libraries take in it.
+Decided here: what a run is sure to take is told apart from what it may grow to, by full caches and by attempts that are
+longer than a micro-batch (each is one by itself), and only the first is a reason to refuse it. Weights, gradients and
+optimizer are counted exactly; activations by what a layer keeps for its gradient, as measured with Qwen3's layers
+(fp32, within 15 %); a process by what torch's libraries take in it.
 """
 
 from __future__ import annotations
@@ -169,12 +170,13 @@ def _learner(recipe: Recipe, size: Size, device: str) -> list[Part]:
     whole = 1 if recipe.backend == "deepspeed" and options.zero_stage == 3 else ranks
     weights = 2 * count + 4 * trained if _frozen(recipe) else 4 * count
     positions = min(options.micro_tokens, -(-positions_of(recipe, size) // options.minibatches))
+    longest = max(positions, context(recipe, size))  # an attempt of more than `micro_tokens` is a micro-batch by itself
+    active = (ranks * activations(size, each, options) for each in (positions, longest))
     optimizer = MEMORY if recipe.backend == "deepspeed" and options.offload else where
     found = [
         ("learner: weights", where, whole * weights),
         ("learner: gradients", where, 4 * trained * ranks // split),
         ("learner: optimizer", optimizer, 8 * trained * ranks // split),
-        ("learner: activations", where, ranks * activations(size, positions, options)),
         ("learner: copy of the weights to publish", MEMORY, 4 * count),
     ]
     if options.loss.correction != "bypass" and options.loss.prox == "recompute":
@@ -182,7 +184,10 @@ def _learner(recipe: Recipe, size: Size, device: str) -> list[Part]:
         found.append(("learner: prox, as log-probabilities", where, ranks * 4 * positions_of(recipe, size)))
     if options.loss.kl > 0 and options.lora is None:
         found.append(("learner: the model that training began with", where, ranks * 4 * count))
-    return [Part(what, place, taken, taken) for what, place, taken in found]
+    return [
+        Part("learner: activations", where, *active),
+        *(Part(what, place, each, each) for what, place, each in found),
+    ]
 
 
 def warm_start(recipe: Recipe, size: Size, device: str) -> list[Part]:
@@ -191,17 +196,23 @@ def warm_start(recipe: Recipe, size: Size, device: str) -> list[Part]:
     if options is None:
         return []
     where = _place(recipe.learner.device or device)
-    taken = activations(size, options.micro_tokens, LearnerOptions())
+    passes = LearnerOptions(precision=options.precision)
+    taken = activations(size, options.micro_tokens, passes)
+    most = activations(size, max(options.micro_tokens, min(recipe.begin.longest, size.context)), passes)
     return [
         Part("warm start: process", MEMORY, PROCESS, PROCESS),
         *([Part("warm start: process on it", where, GPU_PROCESS, GPU_PROCESS)] if where != MEMORY else []),
         Part("warm start: weights, gradients and optimizer", where, 16 * size.parameters, 16 * size.parameters),
-        Part("warm start: activations", where, taken, taken),
+        Part("warm start: activations", where, taken, most),
     ]
 
 
 def activations(size: Size, positions: int, options: LearnerOptions) -> int:
-    """Return the bytes that a micro-batch of so many positions takes beyond weights and gradients."""
+    """Return the bytes that a micro-batch of so many positions takes beyond weights and gradients.
+
+    Logits are counted as if every position were trained on. Where fewer are, which is so but for a warm start, what is
+    left of it goes to the holes that micro-batches of different lengths leave in the heap, one update after another.
+    """
     layer, layers = size.kept_numbers, size.layers + 1
     numbers = 2.0 * size.hidden * layers + 3 * layer if options.checkpointing else float(layer * layers)
     body = 4 * positions * numbers * (AUTOCAST if options.precision == "bfloat16" else 1.0)

@@ -132,6 +132,12 @@ def read(folder: Path, recipe: str) -> Checkpoint:
     manifest: dict[str, Entry] = _decoded(folder / MANIFEST, dict[str, Entry])
     for name, entry in manifest.items():
         _verify(folder, name, entry)
+    state = state_of(folder, recipe)
+    return Checkpoint(folder=folder, state=state, groups=buffer.decode((folder / GROUPS).read_bytes()))
+
+
+def state_of(folder: Path, recipe: str) -> State:
+    """Return a checkpoint's state. SetupError where it cannot be read, or says that the recipe is another."""
     state: State = _decoded(folder / STATE, State)
     if state.format != FORMAT:
         raise SetupError(
@@ -141,7 +147,7 @@ def read(folder: Path, recipe: str) -> Checkpoint:
         raise SetupError(
             f"{folder} is of another recipe: resume with the recipe that the run has, or begin a run in another folder"
         )
-    return Checkpoint(folder=folder, state=state, groups=buffer.decode((folder / GROUPS).read_bytes()))
+    return state
 
 
 def resumed(checkpoint: Checkpoint, batch: int, eta: int, max_running: int) -> tuple[Admission, Buffer]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -43,18 +42,36 @@ def sft(
 ) -> None:
     """Fine-tune a model on gold play of train tasks; play the result with harness eval --model hf/OUT."""
     from harness.config import convert, parse_overrides
+    from harness.core import digest
+    from harness.models.hf.engine import weights_digest
     from harness.models.local import model_folder
-    from training import machine
+    from training import machine, partway
     from training import sft as room
+    from training.values import Segment
     from training.warmstart import WarmStartOptions
 
     machine.spin()
     source = model_folder(model.removeprefix("hf/"), model)
     given = {"lr": lr, "epochs": epochs, "seconds": seconds, "seed": seed}
     options = convert(WarmStartOptions, given, "harness sft")
-    played = room.plays(dict.fromkeys(envs), tasks, seed, parse_overrides(overrides))
-    click.echo(f"{len(played):,} tasks of gold play", err=True)
-    done = room.run(source, out, played, options, device=device, say=_say)
+    settings, work = parse_overrides(overrides), partway.beside(out)
+
+    def sequences() -> list[Segment]:
+        played = room.plays(dict.fromkeys(envs), tasks, seed, settings, work)
+        click.echo(f"{len(played):,} tasks of gold play", err=True)
+        return room.segments(source, played)
+
+    try:
+        with partway.signals(partway.at_once):
+            room.require_free(out)
+            if partway.begun(work, digest([weights_digest(source), given, envs, tasks, settings])):
+                click.echo("what was begun goes on where it stood", err=True)
+            learnt = room.kept_segments(work, sequences)
+            done = room.learn(source, out, learnt, options, device=device, say=_say, work=work / "learnt")
+            partway.done(work)
+    except KeyboardInterrupt:
+        click.echo("interrupted; the same command goes on where it stood", err=True)
+        raise
     click.echo(
         f"{out}: {done.tokens:,} tokens learnt in {done.step:,} steps and {done.seconds:.0f} s, last loss "
         f"{done.loss:.3f}; play it with: harness eval --model hf/{out}"
@@ -131,29 +148,24 @@ def _forecast(recipe: Recipe, folder: Path, *, resume: bool, as_json: bool) -> N
 
 
 def _train(recipe: Recipe, folder: Path, console: Console, *, resume: bool) -> list[Result]:
-    """Train in sight of a person. An interrupt ends all that was started, and says how to go on."""
-    import asyncio
+    """Train in sight of a person. Ctrl-C or SIGTERM ends all that was started, and says how to go on."""
     import signal
 
-    from training import checkpoint, screen
+    from training import partway, screen
     from training.process.parent import Lost
-    from training.run import run
     from training.watch import Overdue
 
-    async def interruptible(say: Callable[[str], None]) -> list[Result]:
-        task = asyncio.current_task()
-        if task is not None:  # an end by SIGTERM is as orderly as one by Ctrl-C
-            asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
-        return await run(recipe, folder, say, resume=resume)
-
     try:
-        with screen.shown(folder, recipe.name, recipe.steps, console) as say:
-            return asyncio.run(interruptible(say))
-    except (KeyboardInterrupt, asyncio.CancelledError) as error:
-        found = checkpoint.newest(folder / "checkpoints")
-        go_on = f"go on with: harness train --resume {folder}" if found else "there is no checkpoint to go on from yet"
+        with partway.signals(partway.at_once, signal.SIGTERM):
+            from training.run import run
+
+            with screen.shown(folder, recipe.name, recipe.steps, console) as say:
+                return run(recipe, folder, say, resume=resume)
+    except KeyboardInterrupt:
+        begun = (folder / "recipe.json").is_file()
+        go_on = f"go on with: harness train --resume {folder}" if begun else "nothing was begun yet"
         click.echo(f"interrupted; {go_on}", err=True)
-        raise KeyboardInterrupt from error
+        raise
     except (Lost, Overdue) as error:
         click.echo(f"harness: {error}; go on with: harness train --resume {folder}", err=True)
         raise SystemExit(3) from error

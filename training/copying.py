@@ -8,8 +8,10 @@ so nothing can be learnt here that a held-out split has.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Annotated, Literal, NamedTuple
 
@@ -18,7 +20,7 @@ import numpy as np
 
 from harness.core import Seconds, Value
 from harness.models.local import load_tokenizer
-from training import learner, warmstart, weights
+from training import learner, partway, warmstart, weights
 from training.learner.backend import Backend
 from training.learner.options import LearnerOptions
 from training.values import Segment
@@ -51,7 +53,13 @@ class Lesson(NamedTuple):
     sequences: int
 
 
-LESSONS = (Lesson(64, 48, 20), Lesson(256, 64, 16), Lesson(1.0, 64, 16), Lesson(1.0, 256, 4), Lesson(1.0, 512, 2))
+LESSONS: tuple[Lesson, ...] = (
+    Lesson(64, 48, 20),
+    Lesson(256, 64, 16),
+    Lesson(1.0, 64, 16),
+    Lesson(1.0, 256, 4),
+    Lesson(1.0, 512, 2),
+)
 
 
 class Copied(NamedTuple):
@@ -63,10 +71,31 @@ class Copied(NamedTuple):
     loss: float
     """Nats a token, of the last lesson taken."""
     seconds: float
+    taken: int = 0
+    """Steps of the lesson that it does not know yet."""
 
 
-def run(folder: Path, options: CopyingOptions, *, device: str | None, say: Callable[[str], None]) -> Copied:
+NOTHING = Copied(lessons=0, steps=0, loss=math.inf, seconds=0.0)
+
+
+def run(
+    folder: Path,
+    options: CopyingOptions,
+    *,
+    device: str | None,
+    say: Callable[[str], None],
+    out: Path | None = None,
+    work: Path | None = None,
+) -> Copied:
     """Teach the model in a folder to copy, and write it back there.
+
+    Args:
+        folder: of the model.
+        options: how.
+        device: as torch names it.
+        say: is told of each lesson.
+        out: where it is written to instead.
+        work: where it is kept how far it has come; what is there is gone on from.
 
     Raises:
         SetupError: a package is missing, or the model cannot be trained.
@@ -77,29 +106,54 @@ def run(folder: Path, options: CopyingOptions, *, device: str | None, say: Calla
         folder,
         LearnerOptions(lr=options.lr, device=device, seed=options.seed, betas=(0.9, 0.98), precision=options.precision),
     )
-    copied = teach(made.backend, len(load_tokenizer(folder)), options, say)
-    weights.write_model(made.backend, folder, folder)
+    with partway.Steps(work) as steps:
+        copied = teach(
+            made.backend,
+            len(load_tokenizer(folder)),
+            options,
+            say,
+            copied=steps.read(made.backend, Copied) or NOTHING,
+            keep=lambda copied: steps.keep(made.backend, copied),
+        )
+    weights.write_model(made.backend, folder, out or folder)
     return copied
 
 
 def teach(
-    backend: Backend, vocabulary: int, options: CopyingOptions, say: Callable[[str], None] = lambda _: None
+    backend: Backend,
+    vocabulary: int,
+    options: CopyingOptions,
+    say: Callable[[str], None] = lambda _: None,
+    *,
+    copied: Copied = NOTHING,
+    keep: Callable[[Copied], None] = lambda _: None,
 ) -> Copied:
-    """Take one lesson after the other until all are known, or time is up."""
-    begun, steps, loss = time.monotonic(), 0, float("inf")
-    for number, lesson in enumerate(LESSONS):
-        loss = 2 * KNOWN + 1
-        for batch in sequences(lesson, vocabulary, (options.seed, number)):
-            if (seconds := time.monotonic() - begun) > options.seconds:
-                return Copied(number, steps, loss, seconds)
-            steps += 1
-            rate = options.lr * min(1.0, steps / WARMUP)
-            found = warmstart.step(backend, batch, rate, micro_tokens=lesson.length * lesson.sequences)
-            loss = REMEMBERED * loss + (1 - REMEMBERED) * found
+    """Take one lesson after the other until all are known, or time is up.
+
+    Args:
+        backend: what learns.
+        vocabulary: how many different tokens there are.
+        options: how.
+        say: is told of each lesson.
+        copied: how far the backend has come already.
+        keep: is told of each step.
+    """
+    begun = time.monotonic() - copied.seconds
+    for number, lesson in enumerate(LESSONS[copied.lessons :], copied.lessons):
+        loss = copied.loss if copied.taken else 2 * KNOWN + 1
+        for batch in islice(sequences(lesson, vocabulary, (options.seed, number)), copied.taken, None):
             if loss < KNOWN:
                 break
-        say(f"copying: lesson {number + 1} of {len(LESSONS)} known after {steps:,} steps")
-    return Copied(len(LESSONS), steps, loss, time.monotonic() - begun)
+            if (seconds := time.monotonic() - begun) > options.seconds:
+                return copied._replace(seconds=seconds)
+            rate = options.lr * min(1.0, (copied.steps + 1) / WARMUP)
+            found = warmstart.step(backend, batch, rate, micro_tokens=lesson.length * lesson.sequences)
+            loss = REMEMBERED * loss + (1 - REMEMBERED) * found
+            copied = Copied(number, copied.steps + 1, loss, time.monotonic() - begun, copied.taken + 1)
+            keep(copied)
+        copied = copied._replace(lessons=number + 1, taken=0)
+        say(f"copying: lesson {number + 1} of {len(LESSONS)} known after {copied.steps:,} steps")
+    return copied
 
 
 def sequences(lesson: Lesson, vocabulary: int, seed: tuple[int, ...]) -> Iterator[list[Segment]]:

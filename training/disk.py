@@ -56,6 +56,13 @@ def put(part: Path, folder: Path) -> None:
     shutil.rmtree(_aside(folder), ignore_errors=True)
 
 
+def copy(source: Path, folder: Path) -> None:
+    """Copy a folder, whole or not at all. StorageError where the disk refuses."""
+    with staging(folder) as part:
+        shutil.copytree(source, part, dirs_exist_ok=True)
+        put(part, folder)
+
+
 def recover(folder: Path) -> None:
     """Bring back a folder that a crash caught while it was being replaced."""
     if not folder.exists() and _aside(folder).exists():

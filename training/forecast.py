@@ -176,20 +176,22 @@ def _notes(recipe: Recipe, size: Size, parts: Sequence[Part], folder: Path, play
     for where, (least, most) in budget.totals(parts).items():
         have = budget.free(where, folder)
         known = "free: not known" if have is None else f"free: {gib(have)}"
-        grows = f", up to {gib(most)} with full caches" if most > least else ""
-        verdict = (
-            "" if have is None or most <= have else "  TOO LITTLE" if least > have else "  enough unless caches fill"
-        )
+        grows = _grows(least, most, " with full caches and the longest attempts")
+        verdict = "" if have is None or most <= have else "  TOO LITTLE" if least > have else "  enough unless it grows"
         lines += ["", f"{where}: {gib(least)}{grows}; {known}{verdict}"]
         lines += [_row(part) for part in sorted(parts, key=lambda part: -part.most) if part.where == where]
-    before = budget.totals(warm_start_of(recipe, size))
-    lines += ["", *(f"before it, the warm start: {gib(least)} of {where}" for where, (least, _) in before.items())]
+    before = budget.totals(warm_start_of(recipe, size)).items()
+    told = [f"{gib(least)} of {where}{_grows(least, most)}" for where, (least, most) in before]
+    lines += ["", *(f"before it, the warm start: {each}" for each in told)]
     return [*lines, "", *_token_lines(recipe, size, plays)]
 
 
 def _row(part: Part) -> str:
-    grows = f"  up to {gib(part.most)}" if part.most > part.least else ""
-    return f"  {gib(part.least):>10}  {part.what}{grows}"
+    return f"  {gib(part.least):>10}  {part.what}{_grows(part.least, part.most)}"
+
+
+def _grows(least: int, most: int, where: str = "") -> str:
+    return f", up to {gib(most)}{where}" if most > least else ""
 
 
 def _token_lines(recipe: Recipe, size: Size, plays: Sequence[Play]) -> list[str]:

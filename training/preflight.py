@@ -34,9 +34,9 @@ def check(recipe: Recipe, folder: Path, *, resume: bool) -> None:
 
 
 def require_room(recipe: Recipe, size: Size, folder: Path, *, resume: bool) -> None:
-    """Refuse a run that does not fit. One that is taken up has its disk already, and its warm start behind it."""
+    """Refuse a run that does not fit. One that is taken up has its disk already, and maybe its warm start behind it."""
     require_gpus(recipe)
-    if not resume:
+    if not (folder / "base").is_dir():
         budget.require_room(forecast.warm_start_of(recipe, size), folder)
     parts = forecast.parts_of(recipe, size)
     budget.require_room([part for part in parts if not (resume and part.where == DISK)], folder)

@@ -39,6 +39,8 @@ class BeginOptions(Strict, frozen=True, kw_only=True):
     shape: str = "tiny"
     tasks: Count = 500
     """Train tasks of each environment whose gold play the model and its tokenizer are made of."""
+    envs: Mapping[str, Mapping[str, Json]] = {}
+    """Environment -> settings of its gold play, laid over those that it is trained with: easier tasks, say."""
     longest: Count = 2048
     """Tokens of a demonstration; longer ones are left out."""
     copying: CopyingOptions | None = None
@@ -104,6 +106,11 @@ class Recipe(Strict, frozen=True, kw_only=True):
     """Where these processes are actors of a Ray cluster instead."""
 
     @property
+    def gold(self) -> dict[str, Mapping[str, Json]]:
+        """Environment -> the settings of its gold play."""
+        return {name: {**settings, **self.begin.envs.get(name, {})} for name, settings in self.envs.items()}
+
+    @property
     def spread(self) -> ProcessOptions:
         """What runs in a process of its own."""
         if isinstance(self.processes, bool):
@@ -127,6 +134,8 @@ def load(name: str, above: Mapping[str, Any]) -> Recipe:
     recipe = made({"name": path.stem, **merge(read_toml(path), above)}, path.name)
     if not recipe.envs:
         raise SetupError(f"{path.name}: envs names no environment to train on")
+    if unknown := [name for name in recipe.begin.envs if name not in recipe.envs]:
+        raise SetupError(f"{path.name}: begin.envs names '{unknown[0]}', which envs does not: add it, or leave it out")
     if recipe.eta < 0:
         raise SetupError(f"{path.name}: eta must be 0 or more, not {recipe.eta}")
     return recipe

@@ -33,8 +33,9 @@ from harness.errors import SetupError
 from harness.models.hf.engine import TransformersSampler
 from harness.models.local import LocalModel
 from harness.models.sampler import Sampler
-from training import checkpoint, cluster, copying, disk, renaming, sft, staleness
+from training import checkpoint, cluster, disk, staleness
 from training import curriculum as choosing
+from training.begin import begin
 from training.buffer import Buffer
 from training.collect import Collector, Table
 from training.loop import Parts, train
@@ -69,18 +70,29 @@ class Result(msgspec.Struct, frozen=True):
     folder: str
 
 
-async def run(recipe: Recipe, folder: Path, say: Say, *, resume: bool) -> list[Result]:
+def run(recipe: Recipe, folder: Path, say: Say, *, resume: bool) -> list[Result]:
     """Train by a recipe in a folder, and score on the way and at the end. Returns the final scores of the test splits.
 
     Raises:
         SetupError: the folder holds another recipe's run, a package or an environment is missing, nothing to resume.
         StorageError: the disk is full; the last checkpoint is whole.
+        KeyboardInterrupt: Ctrl-C or SIGTERM; all that was started is ended.
     """
     newmodel.require_packages()
     _claim(recipe, folder, resume=resume)
-    base = folder / "base"
-    if not base.is_dir():
-        await asyncio.to_thread(begin, recipe, base, say)
+    begin(recipe, folder / "base", say)
+    try:
+        return asyncio.run(_scored(recipe, folder, say))
+    except asyncio.CancelledError as error:
+        raise KeyboardInterrupt from error
+
+
+async def _scored(recipe: Recipe, folder: Path, say: Say) -> list[Result]:
+    """Train from where the newest checkpoint stands, and score."""
+    task = asyncio.current_task()
+    if task is not None:  # an end by SIGTERM is as orderly as one by Ctrl-C
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+    base, resume = folder / "base", checkpoint.newest(folder / "checkpoints") is not None
     async with AsyncExitStack() as stack:
         scoring = Scoring(recipe, folder, say)
         stack.push_async_callback(scoring.close)
@@ -120,7 +132,7 @@ async def trained(recipe: Recipe, folder: Path, base: Path, scoring: Scored, *, 
                 if resume:
                     scoring.say(f"taken up at update {parts.version}")
                 last = await unless_gone(train(parts), parts.gone)
-                await asyncio.to_thread(_keep, last, folder / "checkpoints" / "last")
+                await asyncio.to_thread(disk.copy, last, folder / "checkpoints" / "last")
                 return folder / "checkpoints" / "last"
         except Lost as error:
             if not left:
@@ -140,40 +152,13 @@ def _claim(recipe: Recipe, folder: Path, *, resume: bool) -> None:
     note = folder / "recipe.json"
     if not resume and note.exists():
         raise SetupError(f"{folder} holds a run already: go on with harness train --resume {folder}")
+    if (newest := checkpoint.newest(folder / "checkpoints")) is not None:
+        checkpoint.state_of(newest, digest(recipe))  # before the run's own recipe is written over
     try:
         folder.mkdir(parents=True, exist_ok=True)
         note.write_bytes(text(recipe))
     except OSError as error:
         raise SetupError(f"cannot write {note}: {error.strerror}") from error
-
-
-def begin(recipe: Recipe, base: Path, say: Say) -> None:
-    """Make the model that training begins with: from nothing or a folder, and warm-started on gold play."""
-    given, wanted = recipe.begin, recipe.begin.warm_start
-    plays = sft.plays(recipe.envs, given.tasks, recipe.seed, recipe.envs)
-    plays = renaming.renamed(plays, given.renamed, recipe.seed)
-    source = Path(given.model).expanduser() if given.model else base.with_name("made")
-    if given.model is None:
-        if given.shape not in newmodel.SHAPES:
-            raise SetupError(f"begin.shape must be one of {', '.join(newmodel.SHAPES)}, not '{given.shape}'")
-        shutil.rmtree(source, ignore_errors=True)
-        newmodel.make(source, newmodel.SHAPES[given.shape], plays, recipe.seed)
-        if given.copying is not None:
-            learnt = copying.run(source, given.copying, device=recipe.learner.device, say=say)
-            say(f"copying: {learnt.lessons} of {len(copying.LESSONS)} lessons known after {learnt.seconds:.0f} s")
-    if wanted is None:
-        _keep(source, base)
-        return
-    say(f"warm start on gold play of {len(plays):,} train tasks")
-    done = sft.run(source, base, plays, wanted, longest=given.longest, device=recipe.learner.device)
-    say(f"warm start: {done.tokens:,} tokens in {done.seconds:.0f} s, last loss {done.loss:.3f}")
-
-
-def _keep(source: Path, target: Path) -> None:
-    """Copy a model folder, whole or not at all."""
-    with disk.staging(target) as part:
-        shutil.copytree(source, part, dirs_exist_ok=True)
-        disk.put(part, target)
 
 
 async def make(
@@ -314,7 +299,7 @@ class Scoring:
                 self.say(f"validation at update {version}: {result.score:.3f} (coverage {100 * result.coverage:.0f} %)")
                 best = self.state.get("best_score")
                 if not isinstance(best, (int, float)) or result.score > best:
-                    await asyncio.to_thread(_keep, folder, self._folder / "checkpoints" / "best")
+                    await asyncio.to_thread(disk.copy, folder, self._folder / "checkpoints" / "best")
                     self.state |= {"best_score": result.score, "best_version": version}
             except SetupError as error:
                 self.say(f"validation at update {version} failed: {error}")

@@ -9,33 +9,56 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from harness import heldout
 from harness.config import LocalOptions
 from harness.core import EnvOptions, Json, Trajectory
-from harness.errors import SetupError
+from harness.errors import SetupError, StorageError
 from harness.models.local import load_tokenizer, stop_ids
 from harness.models.render import Renderer
 from harness.newmodel import gold_play, require_packages
-from training import learner, warmstart, weights
+from training import disk, learner, partway, warmstart, weights
 from training.learner.options import LearnerOptions
 from training.values import Segment
 from training.warmstart import Progress, WarmStartOptions
 
 BETAS = (0.9, 0.95)
 """Of the optimizer: a short memory, for a few hundred steps."""
+LONGEST = 4096
+"""Tokens of a sequence."""
 
 
-def plays(names: Iterable[str], tasks: int, seed: int, settings: Mapping[str, Mapping[str, Json]]) -> list[Trajectory]:
+def plays(
+    names: Iterable[str],
+    tasks: int,
+    seed: int,
+    settings: Mapping[str, Mapping[str, Json]],
+    work: Path | None = None,
+) -> list[Trajectory]:
     """Return gold play of train tasks that is right and that no held-out split has.
+
+    Args:
+        names: of the environments.
+        tasks: of each.
+        seed: of the play.
+        settings: environment -> its settings.
+        work: folder where plays are kept as they are made; what is there is not played again.
 
     Raises:
         SetupError: an environment cannot be played here, or its gold play fails.
     """
     found: list[Trajectory] = []
-    for name in names:
+    for number, name in enumerate(names):
         options = EnvOptions(settings=settings.get(name, {}))
-        played = asyncio.run(gold_play(name, tasks, seed, options))
+        if work is None:
+            played = asyncio.run(gold_play(name, tasks, seed, options))
+        else:
+            with partway.Plays(work / f"plays-{number}.jsonl") as kept:
+                played = asyncio.run(gold_play(name, tasks, seed, options, known=kept.known, keep=kept.keep))
         right = [play for play in played if play.score.value == 1]
         if len(right) < len(played) / 2:
             raise SetupError(
@@ -47,12 +70,40 @@ def plays(names: Iterable[str], tasks: int, seed: int, settings: Mapping[str, Ma
     return found
 
 
-def segments(folder: Path, trajectories: Sequence[Trajectory], longest: int) -> list[Segment]:
+def segments(folder: Path, trajectories: Iterable[Trajectory], longest: int = LONGEST) -> list[Segment]:
     """Return play as token sequences of a model's own; those beyond `longest` tokens are left out."""
     tokenizer = load_tokenizer(folder)
     renderer = Renderer(tokenizer, stop_ids(folder, tokenizer), LocalOptions().template)
     made = [segment for play in trajectories for segment in warmstart.demonstration(renderer, play)]
     return [segment for segment in made if len(segment.ids) <= longest]
+
+
+def kept_segments(work: Path, make: Callable[[], Sequence[Segment]]) -> list[Segment]:
+    """Return token sequences to learn from: those that a folder keeps, or where there are none those that are made."""
+    path = work / "segments.npz"
+    if not path.is_file():
+        made = make()
+        part = path.with_suffix(".part")
+        try:
+            with part.open("wb") as file:
+                np.savez(
+                    file,
+                    lengths=np.array([len(each.ids) for each in made], np.int64),
+                    ids=_joined([each.ids for each in made], np.int32),
+                    mask=_joined([each.mask for each in made], np.bool_),
+                )
+            disk.sync(part)
+            part.rename(path)
+        except OSError as error:
+            raise StorageError(disk.refusal(path, error)) from error
+    with np.load(path) as found:
+        ends = found["lengths"].cumsum()  # what is behind the last is empty
+        ids, masks = np.split(found["ids"], ends)[:-1], np.split(found["mask"], ends)[:-1]
+    return [warmstart.segment(*each) for each in zip(ids, masks, strict=True)]
+
+
+def _joined(arrays: Sequence[NDArray[Any]], kind: type) -> NDArray[Any]:
+    return np.concatenate([np.empty(0, kind), *arrays]).astype(kind)
 
 
 def run(
@@ -61,7 +112,7 @@ def run(
     trajectories: Sequence[Trajectory],
     options: WarmStartOptions,
     *,
-    longest: int = 4096,
+    longest: int = LONGEST,
     device: str | None = None,
     say: Callable[[Progress], None] = lambda _: None,
 ) -> Progress:
@@ -71,12 +122,47 @@ def run(
         SetupError: a package is missing, `out` is taken, or there is nothing to learn from.
         StorageError: the disk is full.
     """
-    require_packages()
+    return learn(source, out, segments(source, trajectories, longest), options, device=device, say=say)
+
+
+def require_free(out: Path) -> None:
+    """Refuse to write a model where something is. SetupError."""
     if out.exists():
         raise SetupError(f"{out} is there already: give --out another folder")
-    sequences = segments(source, trajectories, longest)
+
+
+def learn(
+    source: Path,
+    out: Path,
+    sequences: Sequence[Segment],
+    options: WarmStartOptions,
+    *,
+    device: str | None,
+    say: Callable[[Progress], None] = lambda _: None,
+    work: Path | None = None,
+) -> Progress:
+    """Do what `run` does, on token sequences.
+
+    Args:
+        source: folder of the model.
+        out: where it is written to.
+        sequences: what is learnt.
+        options: how.
+        device: as torch names it.
+        say: is told of each step.
+        work: where it is kept how far it has come; what is there is gone on from.
+    """
+    require_packages()
+    require_free(out)
     wanted = LearnerOptions(lr=options.lr, betas=BETAS, device=device, seed=options.seed, precision=options.precision)
     made = learner.make("torch", source, wanted)
-    progress = warmstart.fit(made.backend, sequences, options, say)
+
+    def told(progress: Progress) -> None:
+        say(progress)
+        steps.keep(made.backend, progress)
+
+    with partway.Steps(work) as steps:
+        begun = steps.read(made.backend, Progress) or warmstart.START
+        progress = warmstart.fit(made.backend, sequences, options, told, begun)
     weights.write_model(made.backend, source, out)
     return progress

@@ -11,6 +11,7 @@ import math
 import random
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from itertools import islice
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import msgspec
@@ -61,6 +62,9 @@ class Progress(Value, frozen=True, kw_only=True):
     seconds: float
 
 
+START = Progress(step=0, share=0.0, loss=math.nan, tokens=0, seconds=0.0)
+
+
 def demonstration(renderer: Renderer, trajectory: Trajectory) -> tuple[Segment, ...]:
     """Return a trajectory as the token sequences that the model would have had to sample."""
     dialogue, history, tools = Dialogue(renderer), list(trajectory.opening), trajectory.tools
@@ -103,8 +107,16 @@ def fit(
     segments: Sequence[Segment],
     options: WarmStartOptions,
     say: Callable[[Progress], None] = lambda _: None,
+    progress: Progress = START,
 ) -> Progress:
     """Learn from token sequences by cross-entropy. Returns how far it came.
+
+    Args:
+        backend: what learns.
+        segments: token sequences.
+        options: how.
+        say: is told of each step.
+        progress: how far the backend has come already.
 
     Raises:
         SetupError: there is nothing to learn from, or the loss is no finite number.
@@ -113,18 +125,22 @@ def fit(
     if not segments:
         raise SetupError("there is nothing to learn from: no play has a turn of the assistant's")
     steps = options.epochs * math.ceil(len(segments) / options.sequences)
-    begun, tokens = time.monotonic(), 0
-    progress = Progress(step=0, share=0.0, loss=math.nan, tokens=0, seconds=0.0)
-    for number, batch in enumerate(_batches(segments, options), 1):
+    begun = time.monotonic() - progress.seconds
+    for number, batch in islice(enumerate(_batches(segments, options), 1), progress.step, None):
+        if progress.share >= 1:
+            break
         seconds = time.monotonic() - begun
         share = max(number / steps, seconds / options.seconds if options.seconds else 0.0)
         observed = options.observed * max(0.0, 1 - share / OBSERVED_UNTIL)
         loss = step(backend, batch, rate(options, number, share), options.micro_tokens, observed)
-        tokens += sum(segment.tokens for segment in batch)
-        progress = Progress(step=number, share=min(1.0, share), loss=loss, tokens=tokens, seconds=seconds)
+        progress = Progress(
+            step=number,
+            share=min(1.0, share),
+            loss=loss,
+            tokens=progress.tokens + sum(segment.tokens for segment in batch),
+            seconds=time.monotonic() - begun,
+        )
         say(progress)
-        if share >= 1:
-            break
     return progress
 
 

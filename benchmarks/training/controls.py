@@ -24,6 +24,7 @@ from benchmarks.training.playing import Say
 from harness.core import Count, Trajectory, Value, seed_of
 from harness.errors import SetupError
 from training import learner, renaming, sft, warmstart, weights
+from training.begin import gold_play
 from training.collect import Collector
 from training.policies import PooledSampler, PoolOptions
 from training.recipe import Recipe
@@ -77,7 +78,8 @@ def further_plays(recipe: Recipe) -> list[Trajectory]:
     """Return gold play of train tasks that come after those of the warm start, and are none of them."""
     found, most = [], recipe.begin.tasks
     for env in recipe.envs:
-        played = sft.plays([env], (1 + FURTHER) * most, recipe.seed, recipe.envs)
+        alone = msgspec.structs.replace(recipe, envs={env: recipe.envs[env]})
+        played = gold_play(alone, (1 + FURTHER) * most)
         seen = {play.digest for play in played[:most]}
         found += [play for play in played[most:] if play.digest not in seen]
     return found

@@ -1,8 +1,8 @@
 """One run, in a process of its own: `python -m benchmarks.training.launch JOB.json PARENT`, begun by the runner.
 
 Trains, or does what a control does, then scores what came of it by `harness eval`; `outcome.json` beside the job is
-written last, and whole. A training run that was interrupted goes on from its last checkpoint; anything else begins
-anew.
+written last, and whole. A training run that was interrupted goes on from its last checkpoint, a warm start from where
+it stood; anything else begins anew.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from benchmarks.training.lines import Curve, Scored
 from harness.core import Value
 from harness.errors import HarnessError
 from training import checkpoint, run
+from training.begin import begin
 from training.process.child import end_with_parent
 from training.recipe import Recipe
 
@@ -75,7 +76,7 @@ def warm(job: Job, recipe: Recipe, folder: Path) -> Outcome:
     """Make the model that all arms of a seed begin with."""
     begun = time.monotonic()
     shutil.rmtree(folder / "base", ignore_errors=True)
-    run.begin(recipe, folder / "base", say)
+    begin(recipe, folder / "base", say)
     seconds = time.monotonic() - begun
     return Outcome(seconds=seconds, sittings=1, figures={}, scores=score(job, recipe, folder, folder / "base"))
 
@@ -89,7 +90,7 @@ def train(job: Job, recipe: Recipe, folder: Path) -> Outcome:
     resume = checkpoint.newest(place / "checkpoints") is not None
     if not resume:
         shutil.rmtree(place, ignore_errors=True)
-    asyncio.run(run.run(recipe, place, say, resume=resume))
+    run.run(recipe, place, say, resume=resume)
     made, sittings = measure.updates(place)
     each = recipe.groups * recipe.collect.group_size
     validation, by_env = measure.validation(place, made, each)

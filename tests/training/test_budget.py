@@ -109,6 +109,22 @@ def test_what_takes_memory_follows_the_recipe() -> None:
     assert named(ranks, "optimizer") == 8 * count, "it is spread over the ranks"
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("shape", "micro_tokens", "lengths"),
+    [("nano", 1024, (4096, 4096)), ("tiny", 1024, (1000, 700, 900, 300, 1024, 500))],
+    ids=["longer than a micro-batch", "of different lengths"],
+)
+def test_a_learner_takes_what_is_said(shape: str, micro_tokens: int, lengths: tuple[int, ...]) -> None:
+    pytest.importorskip("transformers", reason="needs transformers: pip install -e '.[train]'")
+    command = [sys.executable, "-m", "tests.training.peaks", shape, *map(str, (micro_tokens, *lengths))]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert found["taken"] == pytest.approx(found["most"], rel=0.15)
+    assert (found["least"] < found["most"]) == (max(lengths) > micro_tokens)
+
+
 def test_a_warm_start_counts_by_itself_as_all_weights_are_trained_in_it() -> None:
     size = budget.size_of(recipe())
     lora = recipe(learner={"lora": {"rank": 2}, "precision": "bfloat16"})
@@ -116,7 +132,12 @@ def test_a_warm_start_counts_by_itself_as_all_weights_are_trained_in_it() -> Non
     assert named(parts, "weights, gradients and optimizer") == 16 * size.parameters
     assert {part.where for part in budget.warm_start(lora, size, "cuda")} == {"memory", "cuda"}
     fewer = budget.warm_start(recipe(begin={"warm_start": {"micro_tokens": 1024}}), size, "cpu")
+    longer = recipe(begin={"warm_start": {"micro_tokens": 1024}, "longest": 2048})
     assert named(fewer, "activations") < named(parts, "activations") / 8
+    activations = next(part for part in budget.warm_start(longer, size, "cpu") if "activations" in part.what)
+    assert activations.most == pytest.approx(2 * activations.least, rel=0.01), "a play longer than a micro-batch"
+    halved = budget.warm_start(recipe(begin={"warm_start": {"precision": "bfloat16"}}), size, "cpu")
+    assert named(halved, "activations") < named(parts, "activations")
     none = msgspec.structs.replace(lora, begin=msgspec.structs.replace(lora.begin, warm_start=None))
     assert budget.warm_start(none, size, "cpu") == []
 

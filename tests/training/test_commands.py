@@ -186,6 +186,27 @@ def files_of_at_most(size: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
+def test_an_end_before_the_first_update_says_how_to_go_on(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("torch", reason="needs torch: pip install -e '.[train]'")
+    from training import warmstart
+
+    step = warmstart.step
+
+    def ending(*words: Any) -> float:
+        os.kill(os.getpid(), signal.SIGTERM)
+        return step(*words)
+
+    monkeypatch.setattr(warmstart, "step", ending)
+    for words, seen in (
+        (("--recipe", "small.toml", "--out", "run"), "gold play of 8 train tasks"),
+        (("--resume", "run"), "what was begun goes on where it stood"),
+    ):
+        code, _, err = run(*words)
+        assert code == 130 and err.splitlines()[0] == seen
+        assert "interrupted; go on with: harness train --resume run" in err
+    assert not Path("run", "base").exists()
+
+
 def checkpoints(folder: Path) -> dict[str, str]:
     files = sorted(path for path in (folder / "checkpoints").glob("step-*/**/*") if path.is_file())
     return {str(path): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
