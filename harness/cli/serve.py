@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
+from contextlib import nullcontext
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -12,6 +15,7 @@ from harness.cli._service import service_flags
 if TYPE_CHECKING:
     from harness.service.running import RunningController
     from harness.service.settings import AccessSettings, ControllerSettings
+    from harness.service.supervise import Place
 
 
 @click.command(
@@ -31,6 +35,16 @@ if TYPE_CHECKING:
 )
 @click.option("--port", type=click.IntRange(0, 65535), default=5020, show_default=True, help="0 takes a free one.")
 @click.option("--allow-worker", multiple=True, metavar="HOST", help="Name, address or network that workers may have.")
+@click.option(
+    "--ray",
+    is_flag=False,
+    flag_value="auto",
+    metavar="[ADDRESS]",
+    help="Place the workers on a Ray cluster [auto: the one that this machine belongs to].",
+)
+@click.option(
+    "--ray-cpus", type=click.FloatRange(0), default=1.0, show_default=True, help="CPUs that a worker takes with --ray."
+)
 @click.option("--client-token-env", metavar="NAME", help="Variable with the clients' token [HARNESS_CLIENT_TOKEN].")
 @service_flags
 def command(**flags: Any) -> int:
@@ -69,9 +83,17 @@ def _environments(asked: str) -> list[str]:
 
 
 async def _serve(settings: ControllerSettings, names: list[str], flags: dict[str, Any]) -> int:
+    from harness.service.cluster import joined
+
+    async with joined(flags["ray"]) if flags["ray"] else nullcontext() as here:
+        return await _keep(settings, names, flags, here)
+
+
+async def _keep(settings: ControllerSettings, names: list[str], flags: dict[str, Any], here: str | None) -> int:
+    """Keep a controller and its workers; `here` is this machine's address in the cluster that they are placed on."""
     from harness.cli._service import Stop
     from harness.service.running import running_controller
-    from harness.service.supervise import Supervisor
+    from harness.service.supervise import Process, Supervisor
 
     stop = Stop()
     supervisors: list[Supervisor] = []
@@ -79,11 +101,13 @@ async def _serve(settings: ControllerSettings, names: list[str], flags: dict[str
         click.echo(f"controller at {running.address}", err=True)
         keeping = None
         if names:
+            workers = [each for name in names for each in [_arguments(name, running, flags, here)] * flags["workers"]]
             supervisor = Supervisor(
-                [arguments for name in names for arguments in [_arguments(name, running, flags)] * flags["workers"]],
+                workers,
                 _tokens(settings.access),
                 lambda text: click.echo(text, err=True),
                 running.state.metrics.restarted,
+                Process if here is None else _on_cluster(settings, running, flags["ray_cpus"]),
             )
             supervisors.append(supervisor)
             keeping = asyncio.create_task(supervisor.run())
@@ -100,9 +124,19 @@ async def _serve(settings: ControllerSettings, names: list[str], flags: dict[str
     return 0
 
 
-def _arguments(name: str, running: RunningController, flags: dict[str, Any]) -> list[str]:
+def _on_cluster(settings: ControllerSettings, running: RunningController, cpus: float) -> Callable[[], Place]:
+    """Return what places a worker on the cluster."""
+    from harness.service.access import is_loopback
+    from harness.service.cluster import Actor
+
+    return partial(Actor, cpus, None if is_loopback(settings.host) else running.state.placed.add)
+
+
+def _arguments(name: str, running: RunningController, flags: dict[str, Any], here: str | None) -> list[str]:
     """Return the arguments of one environment's workers."""
-    address = running.address.replace("//0.0.0.0:", "//127.0.0.1:").replace("//[::]:", "//[::1]:")
+    near = f"[{here}]" if here and ":" in here else here
+    address = running.address.replace("//0.0.0.0:", f"//{near or '127.0.0.1'}:")
+    address = address.replace("//[::]:", f"//{near or '[::1]'}:")
     arguments = ["--env", name, "--controller", address]
     for flag in ("split", "limit", "concurrency", "processes", "rules", "data", "drain"):
         if flags[flag] is not None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hmac
 import ipaddress
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Literal
 from urllib.parse import urlsplit
 
@@ -55,8 +55,8 @@ def check_settings(host: str, settings: AccessSettings, needed: Iterable[Party])
         raise SetupError(f"{CLIENT_TOKEN} and {WORKER_TOKEN} are equal: clients and workers need one each")
 
 
-def worker_allowed(settings: AccessSettings) -> Callable[[str], bool]:
-    """Return the check of a worker's address: its host is this machine's own or on the list."""
+def worker_allowed(settings: AccessSettings, placed: Collection[str] = ()) -> Callable[[str], bool]:
+    """Return the check of a worker's address: its host is this machine's own, on the list, or where we placed one."""
     networks = []
     for name in settings.allow_workers:
         try:
@@ -68,7 +68,7 @@ def worker_allowed(settings: AccessSettings) -> Callable[[str], bool]:
         if not is_address(address):
             return False
         host = urlsplit(address).hostname or ""
-        if is_loopback(host) or host in settings.allow_workers:
+        if is_loopback(host) or host in settings.allow_workers or host in placed:
             return True
         try:
             return any(ipaddress.ip_address(host) in network for network in networks)

@@ -255,7 +255,8 @@ def _refusal(path: str, status: int, headers: Mapping[str, str], body: bytes) ->
     text = _told(body)
     wait = retry_after(headers)
     unbegun = path == "start_sample" and (wait is not None or "workers available" in text.lower())
-    if status in BUSY or (unbegun and status in (400, 502)):
+    unheard = status == 404 and wait is not None  # a controller that was just started may yet hear of the session
+    if status in BUSY or unheard or (unbegun and status in (400, 502)):
         return Busy(f"{status} {text}", wait)
     if status == 502 and path.startswith("describe"):
         return Unsure(f"{status} {text}")  # the line to its worker broke; asking again costs nothing

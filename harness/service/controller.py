@@ -17,6 +17,7 @@ from functools import partial
 import msgspec
 
 from harness.service.access import worker_allowed
+from harness.service.adopt import adopt, reopen
 from harness.service.calls import Calls, text_of
 from harness.service.dispatch import RETRY_AFTER, Dispatch, Registered
 from harness.service.http import Broken, Reply, Unreachable
@@ -48,6 +49,8 @@ HEALTHY = b'{"healthy":true}'
 GONE = Refused(
     404, "there is no such session: it has ended, nobody asked for it for too long, or the controller was restarted"
 )
+UNHEARD = Refused(404, "there is no such session, or its worker has not registered since the controller started", 1)
+CLOSED = Refused(503, "the controller ends; another one may go on with the session", 1)
 FINISHED = Refused(400, "the session has finished")
 CANCELLED = Refused(400, "the session has been cancelled, by its client or because nobody asked for it for too long")
 LOST = Refused(502, "the worker of this session is lost: the session is over")
@@ -62,8 +65,11 @@ class Controller:
         self.sessions: dict[int, Session] = {}
         self.finished: OrderedDict[int, Session] = OrderedDict()
         self.metrics = Metrics(self)
-        self._requests: dict[str, Session] = {}
-        self._allowed = worker_allowed(settings.access)
+        self.requests: dict[str, Session] = {}
+        """By the name that a client has given its start."""
+        self.placed: set[str] = set()
+        """Hosts that workers were placed on from here, which may register besides those that the settings allow."""
+        self._allowed = worker_allowed(settings.access, self.placed)
         self.calls = Calls(settings.access.worker_token)
 
     def open(self) -> None:
@@ -74,7 +80,7 @@ class Controller:
     async def close(self) -> None:
         """End what is under way here; sessions at workers end when the workers do, or by their own timers."""
         for session in self.sessions.values():
-            session.stop("lost")
+            session.stop("closed")
         await self.calls.close()
 
     # What workers ask
@@ -83,7 +89,10 @@ class Controller:
         """Take a heartbeat. Refused where the worker's address is not allowed."""
         if not self._allowed(beat.address):
             raise Refused(403, "a worker's address must be this machine's own, or its host be allowed (--allow-worker)")
-        self.lose(self.dispatch.hear(beat))
+        heard = self.dispatch.hear(beat)
+        self.lose(heard.lost)
+        if heard.new is not None:
+            adopt(self, heard.new, beat.sessions)
 
     def notice(self, session_id: int) -> None:
         """Take a worker's word that a session has been cancelled."""
@@ -95,8 +104,8 @@ class Controller:
 
     async def start_sample(self, asked: StartSample, request_id: str | None) -> tuple[int, bytes]:
         """Begin a session; return its id and its opening. The same request id again gets the same session."""
-        if request_id is not None and (known := self._requests.get(request_id)) is not None:
-            body = await known.turns.play(OPENING, _nothing)
+        if request_id is not None and (known := self.requests.get(request_id)) is not None:
+            body = await known.turns.play(OPENING, partial(reopen, self, known, asked))
             return known.id, body
         if asked.index == CUSTOM and not self.settings.custom_tasks:
             raise Refused(403, "custom tasks are not allowed here")
@@ -105,7 +114,7 @@ class Controller:
         session = Session(_new_id(), asked, request_id)
         self.sessions[session.id] = session
         if request_id is not None:
-            self._requests[request_id] = session
+            self.requests[request_id] = session
         try:
             body = await session.turns.play(OPENING, partial(self._start, session, asked))
         except BaseException:
@@ -189,7 +198,7 @@ class Controller:
         for _ in range(MOST_STARTS):
             session.worker = await self.dispatch.acquire(asked.name, asked.index, session.id)
             try:
-                reply = await self._begin(session, session.worker, asked)
+                reply = await self.begin(session, session.worker, asked)
             except Refused:
                 self.dispatch.release(session.worker, session.id)
                 raise
@@ -197,26 +206,34 @@ class Controller:
                 why = reply
                 self.dispatch.release(session.worker, session.id)
                 continue
-            answer = self._read(reply, session)
-            session.used = time.monotonic()
-            self.metrics.started(session.name, session.used - clock)
-            if answer.finish:
-                self._end(session, FINISHED)
-            return encode(answer)
+            return self.opened(session, reply, clock)
         self.metrics.failed("start")
         raise Refused(502, f"no worker of '{asked.name}' began the session: {why}", RETRY_AFTER)
 
-    async def _begin(self, session: Session, worker: Registered, asked: StartSample) -> Reply | str:
+    def opened(self, session: Session, reply: Reply, since: float) -> bytes:
+        """Take a worker's opening of a session; return it as the client hears it."""
+        answer = self._read(reply, session)
+        session.used = time.monotonic()
+        self.metrics.started(session.name, session.used - since)
+        if answer.finish:
+            self._end(session, FINISHED)
+        return encode(answer)
+
+    async def begin(self, session: Session, worker: Registered, asked: StartSample) -> Reply | str:
         """Ask one worker to begin a session; return its answer, or why another is to be asked."""
         if session.stopped:
             raise Refused(400, f"the session was {session.stopped} before it began")
-        body, seconds = encode(WorkerStart(asked.index, session.id, asked.custom_task)), self.settings.start
+        request_id = (worker.instance and session.request_id) or msgspec.UNSET
+        body = encode(WorkerStart(asked.index, session.id, asked.custom_task, request_id))
+        seconds = self.settings.start
         try:
             reply = await session.guarded(self.calls.ask(worker, "POST", "start_sample", body, seconds), seconds)
         except Unreachable as error:
             self.dispatch.suspect(worker)
             return str(error)
         except (Broken, TimeoutError) as error:
+            if session.closed:
+                raise CLOSED.again() from error
             # It may have begun there. Nothing of it has been played, so it is ended there, and begun as another one.
             self.calls.later(self.calls.cancel(worker, session.id))
             self._renumber(session)
@@ -273,6 +290,8 @@ class Controller:
 
     def _given_up(self, session: Session, error: Exception) -> bytes:
         """End a session whose worker did not answer; return the answer if the client asked for that."""
+        if session.closed:
+            raise CLOSED.again() from error
         if session.cancelled:
             self._end(session, CANCELLED)
             return encode(cancelled_answer())
@@ -312,7 +331,7 @@ class Controller:
     def _find(self, session_id: int) -> Session:
         session = self.sessions.get(session_id) or self.finished.get(session_id)
         if session is None:
-            raise GONE.again()
+            raise UNHEARD.again() if self.dispatch.young else GONE.again()
         return session
 
     def _end(self, session: Session, refusal: Refused) -> None:
@@ -322,9 +341,13 @@ class Controller:
         session.turns.over = refusal
         session.used = time.monotonic()
         self.sessions.pop(session.id, None)
-        self.finished[session.id] = session
         if session.worker is not None:
             self.dispatch.release(session.worker, session.id)
+        self.keep(session)
+
+    def keep(self, session: Session) -> None:
+        """Keep the last answer of a session that has ended."""
+        self.finished[session.id] = session
         while len(self.finished) > self.settings.kept:
             self.forget(next(iter(self.finished.values())))
 
@@ -334,7 +357,7 @@ class Controller:
         self.sessions.pop(session.id, None)
         self.finished.pop(session.id, None)
         if session.request_id is not None:
-            self._requests.pop(session.request_id, None)
+            self.requests.pop(session.request_id, None)
 
     async def end(self, session: Session) -> None:
         """End a session at its worker, then here."""
@@ -356,7 +379,3 @@ class Controller:
 def _new_id() -> int:
     """Return a session's number: an integer, as agentrl-eval wants it, and one that nobody can guess."""
     return secrets.randbelow(2**53 - 1) + 1
-
-
-async def _nothing() -> bytes:
-    raise GONE.again()

@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Iterable
+from typing import NamedTuple
 
 from harness.service.protocol import Heartbeat, Index, Refused
 from harness.service.settings import ControllerSettings
@@ -58,6 +59,15 @@ class _Waiter:
         self.place: asyncio.Future[Registered] = asyncio.get_running_loop().create_future()
 
 
+class Heard(NamedTuple):
+    """What a heartbeat brings."""
+
+    lost: set[int]
+    """Sessions of an earlier process at that address."""
+    new: Registered | None
+    """The worker, where it was not known."""
+
+
 class Dispatch:
     """The workers there are, and who waits for them."""
 
@@ -67,24 +77,30 @@ class Dispatch:
         self.workers: dict[tuple[str, str], Registered] = {}
         self.waiting: dict[str, deque[_Waiter]] = {}
 
-    def hear(self, beat: Heartbeat) -> set[int]:
-        """Take a heartbeat; return the sessions that are lost with an earlier process at that address."""
+    def hear(self, beat: Heartbeat) -> Heard:
+        """Take a heartbeat."""
         key = (beat.name, beat.address.rstrip("/"))
         worker = self.workers.get(key)
         if beat.leaving:
-            return set() if worker is None else self.workers.pop(key).sessions
+            return Heard(set() if worker is None else self.workers.pop(key).sessions, None)
         lost: set[int] = set()
         if worker is not None and worker.instance != beat.instance:
             lost = self.workers.pop(key).sessions
             worker = None
         if worker is None and len(self.workers) >= MOST_WORKERS:
             raise Refused(429, f"there are {MOST_WORKERS} workers already", RETRY_AFTER)
+        new = None
         if worker is None:
-            self.workers[key] = Registered(beat)
+            new = self.workers[key] = Registered(beat)
         else:
             worker.hear(beat)
         self._wake(beat.name)
-        return lost
+        return Heard(lost, new)
+
+    @property
+    def young(self) -> bool:
+        """Whether there may be workers that have not registered since the controller started."""
+        return time.monotonic() - self._started < self._settings.coma
 
     def of(self, name: str) -> list[Registered]:
         """Return the workers of a task, those in coma included."""
@@ -151,7 +167,7 @@ class Dispatch:
     def _check_known(self, name: str, index: Index) -> None:
         workers = self.of(name)
         if not workers:
-            if time.monotonic() - self._started < self._settings.coma:
+            if self.young:
                 raise Refused(503, f"no worker of '{name}' has registered since the controller started", RETRY_AFTER)
             raise Refused(400, f"no workers available for '{name}'")
         if not any(worker.has(index) for worker in workers):

@@ -14,10 +14,11 @@ Result = TypeVar("Result")
 class Once(Generic[Result]):
     """Keeps the last answer, so that a client whose connection broke can ask for it again."""
 
-    def __init__(self) -> None:
-        self.turn = OPENING
+    def __init__(self, turn: int = OPENING) -> None:
+        self.turn = turn
         """The next one to play."""
         self.answer: Result | None = None
+        """None where the last one was given elsewhere: whoever gave it is asked for it again."""
         self.over: Refused | None = None
         """Set when the session has ended: its last answer can be asked for, anything else is told this."""
         self._pending: asyncio.Future[Result] | None = None
@@ -41,8 +42,10 @@ class Once(Generic[Result]):
             if turn == self.turn:
                 return await asyncio.shield(self._pending)
             raise Refused(400, "the session is busy with another request")
-        if turn is not None and turn == self.turn - 1 and self.answer is not None:
-            return self.answer
+        if turn is not None and OPENING <= turn == self.turn - 1:
+            if self.answer is not None:
+                return self.answer
+            self.turn = turn
         if self.over is not None:
             raise self.over.again()
         if turn is not None and turn != self.turn:

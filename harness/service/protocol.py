@@ -36,6 +36,7 @@ HEARTBEAT_SECONDS = 8.0
 Index = int | str
 SessionId = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 Name = Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
+RequestId = Annotated[str, msgspec.Meta(max_length=200)]
 EMPTY_LIST, EMPTY_OBJECT = msgspec.Raw(b"[]"), msgspec.Raw(b"{}")
 
 
@@ -72,6 +73,8 @@ class WorkerStart(msgspec.Struct, frozen=True):
     index: Index
     session_id: SessionId
     custom_task: dict[str, Json] | None = None
+    request_id: RequestId | msgspec.UnsetType = msgspec.UNSET
+    """Ours: the client's name for this start."""
 
 
 class WorkerInteract(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -88,6 +91,18 @@ class SessionOnly(msgspec.Struct, frozen=True):
     session_id: SessionId
 
 
+class Held(msgspec.Struct, frozen=True, array_like=True):
+    """Ours: a session as its worker tells of it."""
+
+    session_id: SessionId
+    index: Index
+    turn: Annotated[int, msgspec.Meta(ge=OPENING)]
+    """The next one to play."""
+    finished: bool
+    """Whether it has ended, and only its last answer may be asked for."""
+    request_id: RequestId
+
+
 class Heartbeat(msgspec.Struct, frozen=True):
     """A worker's sign of life; all that a controller knows of it."""
 
@@ -101,6 +116,8 @@ class Heartbeat(msgspec.Struct, frozen=True):
     """Ours: the worker ends now."""
     restarts: Annotated[int, msgspec.Meta(ge=0)] = 0
     """Ours: how many of its processes have been replaced after a crash."""
+    sessions: Annotated[list[Held], msgspec.Meta(max_length=100_000)] = []
+    """Ours: what it holds, for a controller that does not know of it."""
 
 
 class Out(msgspec.Struct, frozen=True):

@@ -25,7 +25,7 @@ class Session:
         self.turns: Once[bytes] = Once()
         self.used = time.monotonic()
         self.stopped = ""
-        """Why what is under way is to end now: "cancelled" or "lost"."""
+        """Why what is under way is to end now: "cancelled", "lost", or "closed" with the controller."""
         self._scope: asyncio.Timeout | None = None
 
     async def guarded(self, work: Awaitable[Reply], seconds: float) -> Reply:
@@ -44,6 +44,11 @@ class Session:
     def cancelled(self) -> bool:
         """Whether its client wanted it to end, or let it lie."""
         return self.stopped == "cancelled"
+
+    @property
+    def closed(self) -> bool:
+        """Whether the controller ends, and another one may go on with the session."""
+        return self.stopped == "closed"
 
     @property
     def state(self) -> str:

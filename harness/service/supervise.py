@@ -1,7 +1,7 @@
 """The worker processes of `harness serve`: started, started again when they die, and ended with it.
 
 Decided here: a worker that says it cannot run here (exit code 2) is left out; any other end is a crash, after which it
-is started again, later each time it does not live long.
+is started again, later each time it does not live long. Where a worker lives is its `Place`'s matter.
 """
 
 from __future__ import annotations
@@ -10,8 +10,9 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import suppress
+from typing import Protocol
 
 from harness.errors import SetupError
 from harness.models.redact import SECRET_NAME
@@ -25,26 +26,74 @@ STOP_SECONDS = 15.0
 LONGEST_LINE = 2000
 
 
+class Place(Protocol):
+    """Where one worker lives, once."""
+
+    def live(self, arguments: Sequence[str], tokens: Mapping[str, str]) -> AsyncIterator[str | int]:
+        """Run `harness worker` to its end; yield each line that it says, and then its exit code."""
+        ...
+
+    async def signal(self, which: int) -> None:
+        """Send the worker a signal; one that is not there yet is not to come."""
+        ...
+
+
+class Process:
+    """A worker as a child of this process, with which it ends."""
+
+    def __init__(self) -> None:
+        self._process: asyncio.subprocess.Process | None = None
+        self._unwanted = False
+
+    async def live(self, arguments: Sequence[str], tokens: Mapping[str, str]) -> AsyncIterator[str | int]:
+        """Run `harness worker` to its end; yield each line that it says, and then its exit code."""
+        environment = {name: value for name, value in os.environ.items() if not SECRET_NAME.search(name)}
+        path = os.pathsep.join(filter(None, (str(ROOT), environment.get("PYTHONPATH", ""))))
+        process = self._process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            *("-c", "from harness.cli import main; main()", "worker", "--owner", str(os.getpid()), *arguments),
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.DEVNULL,
+            stderr=asyncio.subprocess.PIPE,
+            env={**environment, **tokens, "PYTHONPATH": path},
+            start_new_session=True,
+        )
+        if self._unwanted:
+            await self.signal(signal.SIGKILL)
+        assert process.stderr is not None  # noqa: S101 - asked for above
+        while line := await _line(process.stderr):
+            if text := line.decode(errors="replace").strip()[:LONGEST_LINE].removeprefix("harness: "):
+                yield text
+        yield await process.wait()
+
+    async def signal(self, which: int) -> None:
+        """Send the worker a signal; one that is not there yet is not to come."""
+        self._unwanted = True
+        if self._process is not None:
+            with suppress(ProcessLookupError):
+                self._process.send_signal(which)
+
+
 class Supervisor:
-    """Keeps one worker process for each list of arguments of `harness worker`."""
+    """Keeps one worker for each list of arguments of `harness worker`."""
 
     def __init__(
         self,
         workers: Sequence[Sequence[str]],
-        tokens: dict[str, str],
+        tokens: Mapping[str, str],
         say: Callable[[str], None],
         died: Callable[[], None],
+        place: Callable[[], Place] = Process,
     ) -> None:
         self.notices: list[str] = []
         """Why workers are left out, one sentence each."""
         self._workers = workers
-        self._environment = {name: value for name, value in os.environ.items() if not SECRET_NAME.search(name)}
-        self._environment |= tokens
-        path = self._environment.get("PYTHONPATH", "")
-        self._environment["PYTHONPATH"] = os.pathsep.join(filter(None, (str(ROOT), path)))
+        self._tokens = tokens
         self._say = say
         self._died = died
-        self._processes: set[asyncio.subprocess.Process] = set()
+        self._place = place
+        self._living: dict[Place, asyncio.Event] = {}
+        """Each with what is set at its end."""
         self._stopping = asyncio.Event()
 
     async def run(self) -> None:
@@ -56,15 +105,15 @@ class Supervisor:
     async def stop(self, drain: float) -> None:
         """Ask every worker to end, and end those that do not."""
         self._stopping.set()
-        processes = tuple(self._processes)
-        for process in processes:
-            _signal(process, signal.SIGTERM)
-        if processes:
-            await asyncio.wait([asyncio.create_task(each.wait()) for each in processes], timeout=drain + STOP_SECONDS)
-        for process in processes:
-            if process.returncode is None:
-                _signal(process, signal.SIGKILL)
-                await process.wait()
+        living = dict(self._living)
+        await asyncio.gather(*(place.signal(signal.SIGTERM) for place in living))
+        with suppress(TimeoutError):
+            async with asyncio.timeout(drain + STOP_SECONDS):
+                await asyncio.gather(*(ended.wait() for ended in living.values()))
+        for place, ended in living.items():
+            if not ended.is_set():
+                await place.signal(signal.SIGKILL)
+                await ended.wait()
 
     async def _keep(self, arguments: Sequence[str]) -> None:
         wait, loop = FIRST_WAIT, asyncio.get_running_loop()
@@ -85,29 +134,19 @@ class Supervisor:
 
     async def _live(self, arguments: Sequence[str]) -> tuple[int, str]:
         """Run one worker to its end; return its exit code and the last thing that it said."""
-        process = await asyncio.create_subprocess_exec(
-            sys.executable,
-            *("-c", "from harness.cli import main; main()", "worker", "--owner", str(os.getpid()), *arguments),
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.DEVNULL,
-            stderr=asyncio.subprocess.PIPE,
-            env=self._environment,
-            start_new_session=True,
-        )
-        self._processes.add(process)
-        if self._stopping.is_set():  # `stop` may have looked before this one was there
-            _signal(process, signal.SIGKILL)
-        last = ""
+        place, code, last = self._place(), 0, ""
+        ended = self._living[place] = asyncio.Event()
         try:
-            assert process.stderr is not None  # noqa: S101 - asked for above
-            while line := await _line(process.stderr):
-                if text := line.decode(errors="replace").strip()[:LONGEST_LINE].removeprefix("harness: "):
-                    last = text
-                    self._say(text)
-            return await process.wait(), last
+            async for said in place.live(arguments, self._tokens):
+                if isinstance(said, int):
+                    code = said
+                else:
+                    last = said
+                    self._say(said)
+            return code, last
         finally:
-            if process.returncode is not None:
-                self._processes.discard(process)
+            ended.set()
+            del self._living[place]
 
 
 async def _line(stream: asyncio.StreamReader) -> bytes:
@@ -118,8 +157,3 @@ async def _line(stream: asyncio.StreamReader) -> bytes:
         return error.partial
     except asyncio.LimitOverrunError as error:
         return await stream.read(error.consumed or 1)
-
-
-def _signal(process: asyncio.subprocess.Process, which: signal.Signals) -> None:
-    with suppress(ProcessLookupError):
-        process.send_signal(which)

@@ -10,7 +10,7 @@ import asyncio
 import secrets
 import time
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 
@@ -25,7 +25,7 @@ from harness.service.protocol import (
     OPENING,
     Description,
     Heartbeat,
-    Index,
+    Held,
     Refused,
     WorkerStart,
     base_url,
@@ -49,8 +49,9 @@ DRAIN_LOOK_SECONDS = 0.1
 class _Session:
     """One session of the worker."""
 
-    def __init__(self, index: Index) -> None:
-        self.index = index
+    def __init__(self, asked: WorkerStart) -> None:
+        self.index = asked.index
+        self.request_id = asked.request_id or ""
         self.turns: Once[Said] = Once()
         self.used = time.monotonic()
 
@@ -118,7 +119,7 @@ class Worker:
         if self.draining or len(self.sessions) >= self.concurrency:
             raise Refused(406, f"the worker is full: {self.concurrency} sessions at once", 1)
         task = self.catalogue.find(asked.index, asked.custom_task)
-        session = self.sessions[asked.session_id] = _Session(asked.index)
+        session = self.sessions[asked.session_id] = _Session(asked)
         start = partial(self.host.start, asked.session_id, task)
         return (await self._play(asked.session_id, session, OPENING, start)).body
 
@@ -232,6 +233,7 @@ class Worker:
             instance=self.instance,
             leaving=leaving,
             restarts=self.host.restarts,
+            sessions=[*_held(self.sessions, finished=False), *_held(self._kept, finished=True)],
         )
         token = settings.access.worker_token
         try:
@@ -251,6 +253,12 @@ class Worker:
             else f"the controller refuses this worker: {reply.body[:300].decode(errors='replace')}"
         )
         return reply.status == 200
+
+
+def _held(sessions: Mapping[int, _Session], *, finished: bool) -> Iterator[Held]:
+    """Tell of sessions as a controller needs to know them that goes on with them."""
+    for session_id, session in sessions.items():
+        yield Held(session_id, session.index, session.turns.turn, finished, session.request_id)
 
 
 async def _nothing() -> Said:

@@ -101,12 +101,12 @@ async def test_between_controller_and_worker_a_bad_line_loses_no_task(tmp_path: 
 
 
 @pytest.mark.slow
-async def test_a_controller_that_is_started_again_costs_the_attempts_under_way(tmp_path: Path) -> None:
-    """Its clients hear that their sessions are gone, its worker registers again, and the run goes on by itself."""
+async def test_a_controller_that_is_started_again_costs_nothing(tmp_path: Path) -> None:
+    """Its clients ask again, its worker registers again with its sessions, and the run goes on by itself."""
     env, port = ten(tasks=24, seconds=0.05), free_port()
     address = f"http://127.0.0.1:{port}"
     async with running_controller(ControllerSettings(port=port)) as first:
-        worker = WorkerSettings(env=TEN, name="ten", controller=address, heartbeat=0.5, idle=2.0)
+        worker = WorkerSettings(env=TEN, name="ten", controller=address, heartbeat=0.5)
         serving = running_worker(worker, env)
         await serving.__aenter__()
         playing = asyncio.create_task(play(tmp_path, address))
@@ -117,9 +117,7 @@ async def test_a_controller_that_is_started_again_costs_the_attempts_under_way(t
         await until(lambda: env.live == 0)
         await serving.__aexit__(None, None, None)
     check_whole(run, 24)
-    lost = [each for each in run.trajectories() if each.ending is Ending.ENV_ERROR]
-    assert 0 < len(lost) <= 16
-    assert all(each.failure is not None and each.failure.boundary == "service" for each in lost)
+    assert len(run.attempts()) == 24 and env.opened == 24 and env.steps == 24 * TURNS
 
 
 @pytest.mark.slow

@@ -179,6 +179,7 @@ async def test_a_worker_finds_its_controller_late_and_leaves_it_at_once_when_tol
         (("serve", "--env", "none", "--host", "0.0.0.0", "--port", "0"), "HARNESS_CLIENT_TOKEN"),
         (("serve", "--env", "none", "--client-token-env", "NO_SUCH_VARIABLE"), "NO_SUCH_VARIABLE is not set"),
         (("serve", "--env", "db", "--set", "env.kg.difficulty=1"), "env.kg.difficulty"),
+        (("serve", "--env", "db", "--ray", "127.0.0.1:1"), "ray"),
         (("worker", "--env", DRILL, "--split", "nothing"), "no split 'nothing'"),
         (("worker", "--env", DRILL, "--controller", "localhost:5020"), "takes an address such as"),
         (("worker", "--env", DRILL, "--host", "0.0.0.0"), "HARNESS_WORKER_TOKEN"),

@@ -73,22 +73,58 @@ async def test_a_frozen_worker_is_passed_over_given_up_and_taken_back() -> None:
         client.close()
 
 
-async def test_a_controller_started_again_is_found_by_its_workers_and_plain_to_its_clients() -> None:
+async def test_a_controller_started_again_goes_on_with_the_sessions_of_its_workers() -> None:
+    """Whatever was under way: a turn not begun, one whose answer nobody heard, a start, a last answer."""
     env, first = Drill(EnvOptions()), AsyncExitStack()
     old = await first.enter_async_context(running_controller(ControllerSettings()))
     settings = WorkerSettings(env="drill", controller=old.address, heartbeat=0.1)
     async with running_worker(settings, env):
         client = Caller(old.address)
-        session = await client.start("long")
+        idle, unheard = await client.start("long"), await client.start("long")
+        unbegun = await client.start("long", request_id="x")
+        ended = await client.start()
+        for turn in range(3):
+            assert (await client.say(ended, turn=turn)).status == 200
+        heard = await client.say(unheard, turn=0)
         await first.aclose()
         async with running_controller(ControllerSettings(port=int(old.address.rpartition(":")[2]))) as new:
-            gone = await client.say(session)
-            assert gone.status == 404 and "restarted" in gone.body["error"]
+            told = await client.say(idle)
+            assert told.status == 404 and "not registered" in told.body["error"] and told.headers["retry-after"] == "1"
             await until(lambda: new.state.dispatch.workers)
-            assert await reconcile(new.state) == {"dropped": 0, "cancelled": 1}
-            assert env.open_sessions == 0
-            assert (await client.say(await client.start())).status == 200
+            assert len(new.state.dispatch.of("drill")[0].sessions) == 3
+            assert (await client.say(idle)).body["messages"][0]["content"] == "turn 1: hello"
+            played = env.steps.total()
+            assert (await client.say(unheard, turn=0)).body == heard.body
+            assert await client.start("long", request_id="x") == unbegun
+            assert (await client.say(ended, turn=2)).body["finish"]
+            assert env.steps.total() == played and env.opened == 4
+            assert (await client.say(ended, turn=3)).status == 400
+            for turn in range(1, 4):
+                said = await client.say(unheard, turn=turn)
+                assert said.body["messages"][0]["content"] == f"turn {turn + 1}: hello"
+            assert await reconcile(new.state) == {"dropped": 0, "cancelled": 0}
+            assert (await client.ask("POST", "finish", {}, session_id=unheard, turn=4)).body["finish"]
+            await client.ask("POST", "cancel_all", {})
+            assert env.open_sessions == 0 and not new.state.sessions and not new.state.dispatch.of("drill")[0].sessions
             client.close()
+
+
+async def test_a_start_that_was_begun_again_elsewhere_is_not_gone_on_with() -> None:
+    async with rig() as r:
+        session = await r.client.start("long", request_id="x")
+        held = [[7, 0, 0, False, "x"], [8, 0, -1, False, "y"], [9, 0, 2, False, ""]]
+        beat = {"name": "drill", "address": "http://127.0.0.1:9", "concurrency": 9, "instance": "b", "sessions": held}
+        assert (await r.client.ask("POST", "receive_heartbeat", beat)).status == 200
+        assert sorted(r.controller.sessions) == sorted([session, 9])
+        assert await r.client.start("long", request_id="x") == session
+
+
+async def test_a_session_whose_worker_does_not_come_back_is_over() -> None:
+    async with rig({"coma": 0.5}) as r:
+        assert "not registered" in (await r.client.say(5)).body["error"]
+        await asyncio.sleep(0.6)
+        gone = await r.client.say(5)
+        assert gone.status == 404 and "restarted" in gone.body["error"] and "retry-after" not in gone.headers
 
 
 async def test_a_worker_that_is_replaced_at_its_address_is_another_worker() -> None:
