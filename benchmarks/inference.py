@@ -1,168 +1,226 @@
-"""Tokens and episodes a second of the local engines: 1, 16 and 64 episodes at once, one turn or several.
+"""Tokens and episodes a second of the local engines, and the memory they take: 1, 16 and 64 episodes at once.
 
-A model of `harness init-model` (HARNESS_MODEL names another folder). One turn: 321 prompt tokens, 64 answered. Several:
-six turns of 24 tokens, each after 60 more of observation. Beside ours stand transformers' own `generate`, a batch at a
-time, which reads the whole history again in every turn, and the same one episode at a time; vLLM where it is installed.
+Two models of `harness init-model`'s kind: the shape `tiny` in fp32 (HARNESS_MODEL names another folder), and one of ten
+million parameters in bf16. One turn: 321 prompt tokens, 64 answered. Six turns: 24 answered in each, after 60 more of
+observation. Prompts are random words, no prompt twice. "Nothing kept" changes the first word in every turn, so that no
+engine can use again what it has read. Beside ours stand vLLM and `transformers serve` (continuous batching, over HTTP,
+text in and out) where they are installed, and transformers' own `generate`: a batch at a time, which reads the whole
+history again in every turn, and one episode after the other (eight of them, however many stand above).
+
+Each engine runs in a process of its own, for at least five seconds a cell. Memory is the peak of the processes that
+compute (a server's, summed), the libraries included; servers set 15 % of the machine's aside for their caches.
+
+A row is kept in runs/inference once it is measured, and measured again only where the code that it is of has changed:
+what was interrupted goes on. `python -m benchmarks inference --again` forgets all rows; `--small` tries each row on a
+model of nothing, for its working alone.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import hashlib
+import json
 import os
-import random
-import resource
-import tempfile
-import time
-from collections.abc import Awaitable, Callable
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+import click
+
+from benchmarks import _inference_rows as rows
 from harness import newmodel
-from harness.config import LocalOptions, ModelOptions
 from harness.core import EnvOptions
-from harness.errors import HarnessError
-from harness.models import connect
-from harness.models.local import LocalModel
-from harness.models.sampler import Request, Sampler
-from harness.models.vllm import launch
 
-PROMPT, ANSWER = 321, 64
-TURNS, SAID, SEEN = 6, 24, 60
+ROOT = Path(__file__).parent.parent
+FOLDER = ROOT / "runs" / "inference"
 AT_ONCE = (1, 16, 64)
-Play = Callable[[int, bool], Awaitable[int]]
+ROW_SECONDS = 3600
+TEN_MILLION = newmodel.Shape(2048, 384, 5, 6, 6, 1024, 16384)
 
 
-def prompt(seed: int, length: int, vocabulary: int) -> tuple[int, ...]:
-    """Return ids of no meaning, none of them a mark."""
-    draw = random.Random(seed)
-    return tuple(draw.randrange(20, vocabulary) for _ in range(length))
+class Model(NamedTuple):
+    """A model to be measured."""
+
+    name: str
+    shape: newmodel.Shape
+    dtype: str
+    tasks: int = 100
+    """Whose gold play its tokenizer is made of."""
+    known: str = ""
+    """What was measured elsewhere."""
 
 
-async def episode(sampler: Sampler, number: int, several: bool, vocabulary: int, *, forget: bool) -> int:
-    """Play one episode; return the tokens sampled. `forget` drops its cache after each turn."""
-    ids, sampled, name = prompt(number, PROMPT, vocabulary), 0, f"bench-{number}-{several}-{time.monotonic_ns()}"
-    for turn in range(TURNS if several else 1):
-        request = Request(episode=name, prompt_ids=ids, max_tokens=SAID if several else ANSWER, seed=number + turn)
-        answer = await sampler.sample(request)
-        sampled += len(answer.ids)
-        ids = (*ids, *answer.ids, *prompt(number + 1000 * turn, SEEN, vocabulary))
-        if forget:
-            await sampler.release(name)
-    await sampler.release(name)
-    return sampled
+TINY = Model("tiny", newmodel.SHAPES["tiny"], "float32")
+MODELS = (
+    TINY,
+    Model(
+        "ten-million",
+        TEN_MILLION,
+        "bfloat16",
+        known="Anchors, two cores, one turn, 64 at once: vLLM 1,175, `generate`, batched, 579.",
+    ),
+)
+NOTHING = Model("nothing", newmodel.SHAPES["nano"], "float32", tasks=4)
 
 
-def ours(sampler: Sampler, vocabulary: int, *, forget: bool = False) -> Play:
-    """Return how to play episodes on a sampler."""
+class Setting(NamedTuple):
+    """How much is measured."""
 
-    async def play(count: int, several: bool) -> int:
-        plays = (episode(sampler, number, several, vocabulary, forget=forget) for number in range(count))
-        return sum(await asyncio.gather(*plays))
-
-    return play
-
-
-def plain(model: Any, batch: int | None) -> Play:
-    """Return how to play episodes on transformers' own generate: all of them a batch, or so many at a time."""
-
-    async def play(count: int, several: bool) -> int:
-        size = batch or count
-        return sum(_plain(model, start, min(size, count - start), several) for start in range(0, count, size))
-
-    return play
+    models: Sequence[Model]
+    at_once: Sequence[int]
+    seconds: float
+    """Least of a cell."""
 
 
-def _plain(model: Any, first: int, count: int, several: bool) -> int:
-    import torch
-
-    vocabulary = model.config.vocab_size
-    ids = torch.tensor([prompt(first + number, PROMPT, vocabulary) for number in range(count)])
-    length = SAID if several else ANSWER
-    for turn in range(TURNS if several else 1):
-        ids = model.generate(
-            ids,
-            max_new_tokens=length,
-            min_new_tokens=length,
-            do_sample=True,
-            top_k=0,
-            pad_token_id=0,
-            eos_token_id=None,
-        )
-        seen = [prompt(first + number + 1000 * turn, SEEN, vocabulary) for number in range(count)]
-        ids = torch.cat([ids, torch.tensor(seen)], dim=1)
-    return count * length * (TURNS if several else 1)
-
-
-async def measure(play: Play) -> list[str]:
-    """Return the figures of one engine, a cell each."""
-    cells = []
-    for several in (False, True):
-        for count in AT_ONCE:
-            begun = time.perf_counter()
-            tokens = await play(count, several)
-            seconds = time.perf_counter() - begun
-            cells.append(f"{tokens / seconds:,.0f} ({count / seconds:.1f})")
-    return cells
-
-
-async def engine(spec: str, options: LocalOptions, *, forget: bool = False) -> list[str]:
-    """Measure an engine of ours."""
-    model = connect(spec, ModelOptions(local=options))
-    assert isinstance(model, LocalModel)
-    try:
-        sampler = await model.opened()
-        play = ours(sampler, vocabulary_of(model), forget=forget)
-        await play(2, True)  # what is loaded once is loaded now
-        return await measure(play)
-    finally:
-        await model.close()
-
-
-def vocabulary_of(model: LocalModel) -> int:
-    """Return how many ids there are."""
-    return len(model.renderer.tokenizer)  # type: ignore[arg-type]
-
-
-async def transformers_alone(folder: Path, batch: int | None) -> list[str]:
-    """Measure transformers' own generate."""
-    from harness.models.hf.engine import load
-
-    play = plain(load(folder, LocalOptions()), batch)
-    await play(2, False)
-    return await measure(play)
-
-
-async def table(folder: Path) -> None:
-    """Print the rows."""
-    rows: list[tuple[str, Callable[[], Awaitable[list[str]]]]] = [
-        ("hf", lambda: engine(f"hf/{folder}", LocalOptions())),
-        ("hf, forgetting", lambda: engine(f"hf/{folder}", LocalOptions(), forget=True)),
-        ("generate, batched", lambda: transformers_alone(folder, None)),
-        ("generate, one by one", lambda: transformers_alone(folder, 1)),
-    ]
-    if launch.ready():
-        rows.insert(2, ("vllm", lambda: engine(f"vllm/{folder}", LocalOptions(dtype="float32"))))
-    for name, run in rows:
-        try:
-            print(f"| {name} | " + " | ".join(await run()) + " |")
-        except HarnessError as error:
-            print(f"| {name} | not measured here: {error} | | | | | |")
+FULL = Setting(MODELS, AT_ONCE, 5.0)
+SMALL = Setting((NOTHING, NOTHING._replace(name="nothing-bf16", dtype="bfloat16")), (1, 4), 0.0)
 
 
 def main() -> None:
-    """Print the table."""
-    with tempfile.TemporaryDirectory() as scratch:
-        folder = Path(os.environ.get("HARNESS_MODEL") or Path(scratch, "tiny"))
-        if not folder.is_dir():
-            plays = asyncio.run(newmodel.gold_play("alfworld", 100, 0, EnvOptions()))
-            newmodel.make(folder, newmodel.SHAPES["tiny"], plays, 0)
-        print("Tokens sampled a second (episodes a second), by episodes at once.\n")
-        heads = [f"{what}, {count}" for what in ("one turn", f"{TURNS} turns") for count in AT_ONCE]
-        print("| engine | " + " | ".join(heads) + " |\n|---|" + "---|" * len(heads))
-        asyncio.run(table(folder))
-        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-        print(f"\nPeak memory of this process: {peak:,.0f} MB.")
+    """Print the tables, measuring what is not measured yet."""
+    show(FULL)
 
 
-if __name__ == "__main__":
-    main()
+@click.command()
+@click.option("--again", is_flag=True, help="Forget what was measured.")
+@click.option("--small", is_flag=True, help="Try each row on a model of nothing.")
+def program(again: bool, small: bool) -> None:
+    """Measure the local engines."""
+    if again:
+        kept().unlink(missing_ok=True)
+    show(SMALL if small else FULL)
+
+
+def command(words: Sequence[str]) -> int:
+    """Do what the words after `python -m benchmarks inference` say; return the exit code."""
+    return int(program.main(args=list(words), prog_name="python -m benchmarks inference", standalone_mode=False) or 0)
+
+
+def show(setting: Setting) -> None:
+    """Print the tables of a setting, each row as soon as it is there."""
+    heads = [f"{what}, {count}" for what in ("one turn", f"{rows.TURNS} turns") for count in setting.at_once]
+    for model in setting.models:
+        folder = made(model)
+        print(f"### {model.name}: {parameters(folder) / 1e6:.1f} M parameters, {model.dtype}\n")
+        print("Tokens sampled a second (episodes a second), by episodes at once; peak memory.\n")
+        print("| engine | " + " | ".join(heads) + " | MB |\n|---|" + "---|" * (len(heads) + 1), flush=True)
+        lines: dict[str, Any] = {}
+        absent = []
+        for name in rows.ROWS:
+            line = measured(name, model, folder, setting)
+            if "missing" in line:
+                absent.append(f"{name}: not measured here: {line['missing']}")
+                continue
+            lines[name] = line
+            cells = [f"{tokens:,.0f} ({episodes:.1f})" for tokens, episodes in line["cells"]]
+            print(f"| {name} | " + " | ".join(cells) + f" | {line['memory']:,.0f} |", flush=True)
+        print("\n" + "\n".join([*ratios(lines, heads), *absent, model.known]).strip() + "\n", flush=True)
+
+
+def ratios(lines: Mapping[str, Any], heads: Sequence[str]) -> Iterator[str]:
+    """Say how many times as many tokens our engine samples as each other."""
+    ours = lines.get("hf")
+    if ours is None or len(lines) == 1:
+        return
+    yield "Tokens a second of hf over those of\n"
+    yield "| engine | " + " | ".join(heads) + " |\n|---|" + "---|" * len(heads)
+    for name, line in lines.items():
+        if name != "hf":
+            found = [f"{mine / other:.2f}" for (mine, _), (other, _) in zip(ours["cells"], line["cells"], strict=True)]
+            yield f"| {name} | " + " | ".join(found) + " |"
+    yield ""
+
+
+def measured(name: str, model: Model, folder: Path, setting: Setting) -> dict[str, Any]:
+    """Return a row: the one that is kept, or a new one, which is kept unless it is missing."""
+    order = {
+        "row": name,
+        "folder": str(folder),
+        "dtype": model.dtype,
+        "at_once": list(setting.at_once),
+        "seconds": setting.seconds,
+    }
+    key = hashlib.sha256(json.dumps([order, code()]).encode()).hexdigest()[:16]
+    if (line := read().get(key)) is not None:
+        return line
+    print(f"{model.name}: {name} …", file=sys.stderr, flush=True)
+    line = asked(order)
+    if "missing" not in line:
+        kept().parent.mkdir(parents=True, exist_ok=True)
+        with kept().open("a", encoding="utf-8") as file:
+            # A line of its own, whatever was cut off before it.
+            file.write("\n" + json.dumps({"key": key, **order, **line}) + "\n")
+    return line
+
+
+def asked(order: Mapping[str, Any]) -> dict[str, Any]:
+    """Measure a row in a process of its own."""
+    words = [sys.executable, "-m", "benchmarks._inference_rows", json.dumps(order)]
+    # Processes that share cores must not spin while they wait.
+    environment = {"OMP_WAIT_POLICY": "PASSIVE", **os.environ}
+    with subprocess.Popen(words, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            said, _ = process.communicate(timeout=ROW_SECONDS)
+        except subprocess.TimeoutExpired:
+            return {"missing": f"it took more than {ROW_SECONDS} seconds"}
+        finally:
+            process.terminate()  # it ends its servers then
+    last = said.strip().splitlines()[-1:]
+    return dict(json.loads(last[0])) if last and not process.returncode else {"missing": "its process failed"}
+
+
+def kept() -> Path:
+    """Return the file of the rows that were measured."""
+    return FOLDER / "rows.jsonl"
+
+
+def read() -> dict[str, dict[str, Any]]:
+    """Return the rows that were measured, by what they are of. A line that was cut off is none."""
+    found = {}
+    for text in kept().read_text(encoding="utf-8").splitlines() if kept().exists() else ():
+        try:
+            line = json.loads(text)
+        except ValueError:
+            continue
+        found[line["key"]] = line
+    return found
+
+
+def code() -> str:
+    """Return the digest of what is measured with and of what is ours in it."""
+    files = [
+        *sorted((ROOT / "harness" / "models").rglob("*.py")),
+        *sorted(Path(__file__).parent.glob("_inference*.py")),
+    ]
+    return hashlib.sha256(b"\0".join(path.read_bytes() for path in files)).hexdigest()
+
+
+def made(model: Model) -> Path:
+    """Return the folder of a model, made where it is not there."""
+    if model is TINY and (named := os.environ.get("HARNESS_MODEL")):
+        return Path(named).resolve()
+    folder = FOLDER / model.name
+    if not (folder / "config.json").exists():
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        plays = asyncio.run(newmodel.gold_play("alfworld", model.tasks, 0, EnvOptions()))
+        with contextlib.redirect_stdout(sys.stderr):  # what libraries say at their import is no part of the table
+            newmodel.make(folder, model.shape, plays, 0)
+    return folder
+
+
+def parameters(folder: Path) -> int:
+    """Return how many parameters a model's files hold."""
+    from safetensors import safe_open
+
+    total = 0
+    for path in folder.glob("*.safetensors"):
+        with safe_open(path, "pt") as file:
+            for name in file.keys():  # noqa: SIM118 - it is no mapping
+                count = 1
+                for size in file.get_slice(name).get_shape():
+                    count *= size
+                total += count
+    return total

@@ -37,11 +37,8 @@ class LocalModel:
         self._options = options
         self._tokenizer = load_tokenizer(folder)
         self._stop_ids = stop_ids(folder, self._tokenizer)
-        self.renderer = Renderer(self._tokenizer, self._stop_ids, options.template)
-        self.style = options.tool_style or toolcalls.detect(
-            str(self._tokenizer.chat_template), set(self._tokenizer.get_added_vocab())
-        )
-        toolcalls.require(self.style)
+        self.renderer = Renderer(self._tokenizer, self._stop_ids, options.template, options.tool_style)
+        self.style = self.renderer.style
         self._opening = asyncio.Lock()
         self._open = False
 
@@ -107,6 +104,8 @@ class LocalConversation:
         self._answer_tokens = answer_tokens
         self._dialogue = Dialogue(model.renderer)
         self._turn = 0
+        self._ids: set[str] = set()
+        """Of all calls so far."""
 
     async def generate(self, messages: Sequence[Message], tools: Sequence[ToolSpec], params: SamplingParams) -> Reply:
         """Answer the whole history so far. OutOfContext where it does not fit, ModelError where the engine fails."""
@@ -138,7 +137,7 @@ class LocalConversation:
         thinking = toolcalls.opens_thinking(decode(request.prompt_ids[-OPENING_IDS:]))
         parsed = toolcalls.parse(decode(sampled.ids), self._model.style, tools, thinking=thinking)
         calls = tuple(
-            ToolCall(id=f"call_{self._turn}_{place}", name=call.name, arguments=call.arguments)
+            ToolCall(id=self._identity(call, place), name=call.name, arguments=call.arguments)
             for place, call in enumerate(parsed.calls)
         )
         message = Message(role="assistant", content=parsed.content, reasoning=parsed.reasoning, tool_calls=calls)
@@ -163,6 +162,12 @@ class LocalConversation:
         )
         finish: wire.Finish = "length" if sampled.finish == "length" else "tool_calls" if calls else "stop"
         return Reply(message=message, usage=usage, finish=finish, tokens=tokens)
+
+    def _identity(self, call: toolcalls.Call, place: int) -> str:
+        """Return the model's own id of a call, where it gave one that is not taken; one of ours elsewhere."""
+        own = call.id if call.id is not None and call.id not in self._ids else f"call_{self._turn}_{place}"
+        self._ids.add(own)
+        return own
 
     async def close(self) -> None:
         """Let the engine forget the episode."""

@@ -7,7 +7,7 @@ old reasoning, for one), and the dialogue *forks*: it is rendered anew, and the 
 changes an id that was there.
 
 Text of messages may say what the template's own marks say. It must not act as them, so a mark inside a message is
-broken by a zero-width space before it is rendered.
+broken by a zero-width space before it is rendered. Ids of calls are shown to the template as its style has them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any, Protocol
 
 from harness.core import Json, Message, ToolSpec
 from harness.errors import ModelError
-from harness.models import wire
+from harness.models import toolcalls, wire
 
 BREAK = "\u200b"
 """A zero-width space."""
@@ -30,6 +30,7 @@ class Tokenizer(Protocol):
     """The part of a Hugging Face tokenizer that is used."""
 
     all_special_tokens: list[str]
+    chat_template: Any
 
     def apply_chat_template(self, conversation: Any, **options: Any) -> Any:
         """Render messages."""
@@ -53,13 +54,20 @@ class Tokenizer(Protocol):
 
 
 class Renderer:
-    """A tokenizer and its chat template."""
+    """A tokenizer and its chat template. SetupError for a style of tool calls that there is not."""
 
     def __init__(
-        self, tokenizer: Tokenizer, stop_ids: Iterable[int], settings: Mapping[str, Json] = MappingProxyType({})
+        self,
+        tokenizer: Tokenizer,
+        stop_ids: Iterable[int],
+        settings: Mapping[str, Json] = MappingProxyType({}),
+        style: str | None = None,
     ) -> None:
         self.tokenizer = tokenizer
         self.stop_ids = tuple(stop_ids)
+        self.style = style or toolcalls.detect(str(tokenizer.chat_template), set(tokenizer.get_added_vocab()))
+        """How tool calls are written; the template tells it where nobody else does."""
+        toolcalls.require(self.style)
         self._stops = {str(tokenizer.convert_ids_to_tokens(each)) for each in self.stop_ids}
         self._settings = dict(settings)
         marks = sorted({*tokenizer.get_added_vocab(), *tokenizer.all_special_tokens}, key=len, reverse=True)
@@ -70,7 +78,7 @@ class Renderer:
         try:
             return str(
                 self.tokenizer.apply_chat_template(
-                    [self._encoded(message) for message in messages],
+                    [self._encoded(message) for message in toolcalls.identified(messages, self.style)],
                     tools=wire.encode_tools(tools) or None,
                     add_generation_prompt=open_turn,
                     tokenize=False,
@@ -106,13 +114,13 @@ class Renderer:
     def _encoded(self, message: Message) -> dict[str, Any]:
         encoded: dict[str, Any] = {"role": message.role, "content": self._inert(message.content)}
         if message.role == "tool":
-            encoded["tool_call_id"] = message.tool_call_id or ""
+            encoded["tool_call_id"] = self._inert(message.tool_call_id or "")
         if message.reasoning:
             encoded["reasoning_content"] = self._inert(message.reasoning)
         if message.tool_calls:
             encoded["tool_calls"] = [
                 {
-                    "id": call.id,
+                    "id": self._inert(call.id),
                     "type": "function",
                     "function": {
                         "name": self._inert(call.name),

@@ -71,6 +71,18 @@ def llama_text(asked: Asked, answer: Answer) -> Answer:
     return completion("; ".join(texts))
 
 
+def kimi_text(asked: Asked, answer: Answer) -> Answer:
+    calls = message_of(answer).get("tool_calls")
+    if not calls:
+        return answer
+    texts = [
+        f"<|tool_call_begin|>functions.{call['function']['name']}:{number}<|tool_call_argument_begin|>"
+        f"{call['function']['arguments']}<|tool_call_end|>"
+        for number, call in enumerate(calls)
+    ]
+    return completion(f"<|tool_calls_section_begin|>{''.join(texts)}<|tool_calls_section_end|>")
+
+
 def wrong_parser(asked: Asked, answer: Answer) -> Answer:
     for call in message_of(answer).get("tool_calls") or []:
         call["function"]["arguments"] = call["function"]["arguments"].replace("{", "[", 1)
@@ -164,6 +176,7 @@ async def test_a_sound_server_has_nothing_wrong(serve: Serve) -> None:
     [
         (no_parser, "one tool call", "--enable-auto-tool-choice --tool-call-parser hermes"),
         (llama_text, "one tool call", "--tool-call-parser llama3_json"),
+        (kimi_text, "one tool call", "--tool-call-parser kimi_k2"),
         (wrong_parser, "one tool call", "--tool-call-parser"),
         (wrong_name, "one tool call", "--tool-call-parser"),
         (template_without_tools, "one tool call", "--chat-template"),

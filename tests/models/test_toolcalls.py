@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Callable
 from typing import Any
@@ -11,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.core import ToolSpec
+from harness.core import Message, ToolCall, ToolSpec
 from harness.errors import SetupError
 from harness.models import toolcalls
 from harness.models.toolcalls import Parsed, parse
@@ -136,6 +137,15 @@ RECORDED: list[tuple[str, str, Calls, str]] = [
      "<|tool_call_begin|>functions.f:0<|tool_call_end|>"),
     ("kimi", "<|tool_call_begin|>functions.f:0<|tool_call_argument_begin|>{\"a\": ", [],
      "<|tool_call_begin|>functions.f:0<|tool_call_argument_begin|>{\"a\":"),
+    ("kimi", "<think>x" + KIMI.format("f", "{}"), [("f", {})], ""),
+    ("kimi", "<|tool_call_section_begin|><|tool_call_begin|>functions.f:3<|tool_call_argument_begin|>{}"
+     "<|tool_call_end|><|tool_call_section_end|>", [("f", {})], ""),
+    ("kimi", "<|tool_call_begin|>f:12<|tool_call_argument_begin|>{}<|tool_call_begin|>functions.g:13"
+     "<|tool_call_argument_begin|>{\"b\": 1}", [("f", {}), ("g", {"b": 1})], ""),
+    ("kimi", KIMI.format("f", "{}") + "\n" + KIMI.format("g", "{}"), [("f", {}), ("g", {})], ""),
+    ("kimi", "Now: " + KIMI.format("f", '{"a": 1}') + " Wait.", [("f", {"a": 1})], "Now:  Wait."),
+    ("kimi", "<|tool_call_begin|>functions.f:0<|tool_call_argument_begin|>\"{a: 1}\"<|tool_call_end|>", [],
+     "<|tool_call_begin|>functions.f:0<|tool_call_argument_begin|>\"{a: 1}\"<|tool_call_end|>"),
     ("glm", "<tool_call>order<arg_key>code</arg_key><arg_value>a</arg_value><arg_key>count</arg_key><arg_value>7"
      "</arg_value></tool_call>", [("order", {"code": "a", "count": 7})], ""),
     ("glm", "<tool_call>get_wea", [], "<tool_call>get_wea"),
@@ -169,7 +179,8 @@ PIECES = (
     "<tool_call>", "</tool_call>", "<function=f>", "</function>", "<parameter=a>", "</parameter>", "<think>",
     "</think>", "[THINK]", "[/THINK]", "<|python_tag|>", "<|python_start|>", "<|python_end|>", "[TOOL_CALLS]",
     "[CALL_ID]", "[ARGS]", "<｜tool▁calls▁begin｜>", "<｜tool▁call▁begin｜>", "<｜tool▁sep｜>", "<｜tool▁call▁end｜>",
-    "<|tool_call_begin|>", "<|tool_call_argument_begin|>", "<|tool_call_end|>", "<arg_key>", "</arg_key>",
+    "<|tool_call_begin|>", "<|tool_call_argument_begin|>", "<|tool_call_end|>", "<|tool_calls_section_begin|>",
+    "<|tool_call_section_begin|>", "<|tool_calls_section_end|>", "functions.f:0", "<arg_key>", "</arg_key>",
     "<arg_value>", "</arg_value>", "Action: f\n", "Action Input: ", '{"name": "f", "arguments": {"a": 1}}',
     '{"name": "f", "arguments": ', '{"a": ', "[f(a=1)]", "[f(a=", "function", "```json\n", "{", "}", "[", "]", "(",
     ")", '"', "'", '"""', "\\", "\\u00", ";", ",", ":", "=", "\n", " ", "f", "\ud800", "漢", "1", ".", "-",
@@ -333,6 +344,8 @@ HOSTILE = (
     "<｜tool▁call▁begin｜>f",
     "<｜tool▁calls▁begin｜>",
     "<|tool_call_begin|>functions.f:0",
+    "<|tool_calls_section_begin|>",
+    "<|tool_call_begin|>functions.f:0<|tool_call_argument_begin|>{}<|tool_call_end|>",
     "\nAction: f\nAction Input: {",
     "\nAction:\n",
     "<think>",
@@ -456,6 +469,77 @@ def test_bare_values_take_their_types_from_the_tool() -> None:
 )  # fmt: skip
 def test_a_template_tells_its_style(template: str, style: str) -> None:
     assert toolcalls.detect(template, set()) == style
+
+
+@pytest.mark.parametrize(
+    ("style", "text", "ids"),
+    [
+        ("kimi", KIMI.format("f", "{}"), ["functions.f:0"]),
+        ("kimi", "<|tool_call_begin|>functions.a.b:7 <|tool_call_argument_begin|>{}", ["functions.a.b:7"]),
+        ("kimi", "<|tool_call_begin|>f:0<|tool_call_argument_begin|>{}", [None]),
+        ("kimi", "<|tool_call_begin|>functions_f_0<|tool_call_argument_begin|>{}", [None]),
+        ("mistral", "[TOOL_CALLS]f[CALL_ID]abcDEF123[ARGS]{}", ["abcDEF123"]),
+        ("mistral", "[TOOL_CALLS]f[CALL_ID]abc[ARGS]{}", [None]),
+        ("hermes", '<tool_call>{"name": "f", "arguments": {}, "id": "1"}</tool_call>', [None]),
+    ],
+)
+def test_a_call_keeps_the_id_that_its_style_has_the_model_write(style: str, text: str, ids: list[str | None]) -> None:
+    assert [call.id for call in parse(text, style).calls] == ids
+
+
+def called(*calls: tuple[str, str]) -> list[Message]:
+    """Return a turn of calls (id, name), and their results."""
+    made = tuple(ToolCall(id=identity, name=name, arguments="{}") for identity, name in calls)
+    results = [Message(role="tool", content=call.name, tool_call_id=call.id) for call in made]
+    return [Message(role="assistant", tool_calls=made), *results]
+
+
+def ids_of(history: list[Message]) -> list[tuple[str, str | None]]:
+    """Return the ids of each message's calls, and the id that it answers."""
+    return [(" ".join(call.id for call in message.tool_calls), message.tool_call_id) for message in history]
+
+
+def test_ids_count_the_calls_of_a_conversation_and_those_that_fit_stay() -> None:
+    history = [
+        *called(("call_1_0", "f"), ("call_1_1", "g")),
+        Message(role="user", content="Go on."),
+        *called(("functions.f:2", "f")),
+        *called(("functions.f:2", "f")),
+        *called(("functions.other:4", "f")),
+    ]
+    assert ids_of(toolcalls.identified(history, "kimi")) == [
+        ("functions.f:0 functions.g:1", None),
+        ("", "functions.f:0"),
+        ("", "functions.g:1"),
+        ("", None),
+        ("functions.f:2", None),
+        ("", "functions.f:2"),
+        ("functions.f:3", None),
+        ("", "functions.f:3"),
+        ("functions.f:4", None),
+        ("", "functions.f:4"),
+    ]
+    assert ids_of(toolcalls.identified(history[:3], "mistral"))[1:] == [("", "000000000"), ("", "000000001")]
+    assert toolcalls.identified(history, "hermes") == history
+
+
+IDS = st.sampled_from(["functions.f:0", "functions.f:1", "functions.g:1", "call_0", "000000001", "abcDEF123", ""])
+HISTORIES = st.lists(st.lists(st.tuples(IDS, st.sampled_from("fg")), max_size=3).map(lambda calls: called(*calls)))
+
+
+@pytest.mark.parametrize("style", ["kimi", "mistral"])
+@given(turns=HISTORIES)
+def test_ids_are_unique_fit_and_stay_as_a_history_grows(style: str, turns: list[list[Message]]) -> None:
+    history = [message for turn in turns for message in turn]
+    named = toolcalls.identified(history, style)
+    calls = [call for message in named for call in message.tool_calls]
+    assert len({call.id for call in calls}) == len(calls)
+    form = re.compile("[a-zA-Z0-9]{9}" if style == "mistral" else r"functions\.[fg]:[0-9]+")
+    assert all(form.fullmatch(call.id) for call in calls)
+    assert {message.tool_call_id for message in named if message.role == "tool"} <= {call.id for call in calls}
+    assert toolcalls.identified(named, style) == named
+    for end in range(len(history)):
+        assert toolcalls.identified(history[:end], style) == named[:end]
 
 
 def test_an_unknown_style_is_refused_with_the_nearest() -> None:

@@ -25,9 +25,11 @@ from harness import newmodel
 from harness.config import LocalOptions
 from harness.core import EnvOptions
 from harness.errors import ModelError, SetupError
+from harness.models import toolcalls
 from harness.models.sampler import Refresh, Request, Sampled
 from harness.models.vllm import launch, server
 from harness.models.vllm.engine import VllmSampler
+from harness.probe import PARSERS
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
@@ -362,6 +364,17 @@ async def test_two_processes_share_a_server_that_ends_when_both_are_killed(model
         for run in runs:
             run.kill()
             run.wait()
+
+
+async def test_the_parsers_that_the_probe_names_are_there() -> None:
+    code = "from vllm.tool_parsers import ToolParserManager as m; print('parsers', *m.list_registered())"
+    asked = await asyncio.create_subprocess_exec(
+        launch.runtime("vllm/test").python, "-c", code, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+    )
+    told, _ = await asyncio.wait_for(asked.communicate(), SECONDS)
+    (known,) = [line.split()[1:] for line in told.decode().splitlines() if line.startswith("parsers ")]
+    assert set(PARSERS) == {*toolcalls.styles()} - {toolcalls.NONE, "react"}
+    assert set(PARSERS.values()) <= set(known)
 
 
 async def test_a_model_or_flag_that_vllm_refuses_is_one_sentence(models: dict[str, Path], tmp_path: Path) -> None:

@@ -32,8 +32,9 @@ from harness.models.toolcalls import (
 )
 from harness.models.toolcalls.call import LONE_SURROGATE, REPLACEMENT, Call, Style, opening
 from harness.models.toolcalls.cursor import Cursor, Unfinished, Wrong
+from harness.models.toolcalls.identity import identified
 
-__all__ = ["NONE", "Call", "Parsed", "detect", "opens_thinking", "parse", "require", "styles"]
+__all__ = ["NONE", "Call", "Parsed", "detect", "identified", "opens_thinking", "parse", "require", "styles"]
 
 GRAMMARS: Mapping[str, Style] = {
     "hermes": hermes,
@@ -64,7 +65,8 @@ TELLING = (
 """What in a chat template tells the style, the most telling first. Llama 4's own template asks for JSON."""
 THINK, THOUGHT = ("<think>", "[THINK]"), ("</think>", "[/THINK]")
 """How reasoning is opened and closed; the second of each is Mistral's."""
-THOUGHT_END = opening(*THOUGHT)
+BREAKING_OFF: Mapping[str, Sequence[str]] = {"kimi": kimi.FRAME.openings}
+"""Style -> marks that end reasoning which the model did not close."""
 MOST = 4096
 """Calls and refusals of one turn together; what follows them is content."""
 SHOWN = 60
@@ -118,7 +120,7 @@ def parse(
         thinking: whether the prompt ended inside reasoning.
     """
     text = LONE_SURROGATE.sub(REPLACEMENT, text)
-    reasoning, rest = _split_reasoning(text, ended=ended, thinking=thinking)
+    reasoning, rest = _split_reasoning(text, BREAKING_OFF.get(style, ()), ended=ended, thinking=thinking)
     if style == NONE:
         return Parsed(rest.strip(), reasoning, (), ())
     content, calls, refused = _read_calls(rest, GRAMMARS[style], tools, ended=ended)
@@ -154,8 +156,8 @@ def _read_calls(
     return "".join(content), calls, refused
 
 
-def _split_reasoning(text: str, *, ended: bool, thinking: bool) -> tuple[str | None, str]:
-    """Return the reasoning, if there is any, and what follows it."""
+def _split_reasoning(text: str, breaking_off: Sequence[str], *, ended: bool, thinking: bool) -> tuple[str | None, str]:
+    """Return the reasoning, if there is any, and what follows it; a mark that breaks it off is part of that."""
     begun = text.lstrip()
     if not ended and any(mark.startswith(begun) for mark in THINK):
         return "" if thinking else None, ""
@@ -163,10 +165,10 @@ def _split_reasoning(text: str, *, ended: bool, thinking: bool) -> tuple[str | N
     if opened is None and not thinking:
         return None, text
     inside = begun.removeprefix(opened or "")
-    closed = THOUGHT_END.search(inside)
+    closed = opening(*THOUGHT, *breaking_off).search(inside)
     if closed is None:
-        return _settled(inside, THOUGHT, ended=ended).strip(), ""
-    return inside[: closed.start()].strip(), inside[closed.end() :]
+        return _settled(inside, (*THOUGHT, *breaking_off), ended=ended).strip(), ""
+    return inside[: closed.start()].strip(), inside[closed.end() if closed[0] in THOUGHT else closed.start() :]
 
 
 def _settled(text: str, marks: Sequence[str], *, ended: bool) -> str:

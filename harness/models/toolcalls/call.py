@@ -23,6 +23,8 @@ class Call(NamedTuple):
     name: str
     arguments: str
     """A JSON object: as the model wrote it where the style writes JSON, made from its values elsewhere."""
+    id: str | None = None
+    """The model's own, where the style has it write one and it is of the style's form."""
 
 
 class Style(Protocol):
@@ -48,10 +50,10 @@ def opening(*marks: str) -> re.Pattern[str]:
     return re.compile("|".join(map(re.escape, marks)))
 
 
-def made(name: str, arguments: str) -> Call:
+def made(name: str, arguments: str, identity: str | None = None) -> Call:
     """Return a call. Wrong where its name cannot be one."""
     if not name:
         raise Wrong("it has no name")
     if len(name) > LONGEST_NAME:
         raise Wrong(f"its name is longer than {LONGEST_NAME} characters")
-    return Call(LONE_SURROGATE.sub(REPLACEMENT, name), LONE_SURROGATE.sub(REPLACEMENT, arguments))
+    return Call(LONE_SURROGATE.sub(REPLACEMENT, name), LONE_SURROGATE.sub(REPLACEMENT, arguments), identity)

@@ -13,8 +13,8 @@ from harness.models.toolcalls.cursor import Cursor
 from harness.models.toolcalls.frame import Frame, read_frame
 from harness.models.toolcalls.json_text import read_object
 
-FRAME = Frame("<｜tool▁calls▁begin｜>", "<｜tool▁call▁begin｜>", "<｜tool▁call▁end｜>", "<｜tool▁calls▁end｜>")
-MARKS: Sequence[str] = FRAME[:2]
+FRAME = Frame(["<｜tool▁calls▁begin｜>"], "<｜tool▁call▁begin｜>", "<｜tool▁call▁end｜>", ["<｜tool▁calls▁end｜>"])
+MARKS: Sequence[str] = (*FRAME.openings, FRAME.call_opening)
 OPENING = opening(*MARKS)
 SEPARATOR = "<｜tool▁sep｜>"
 FENCE, FENCE_END = "```json", "```"

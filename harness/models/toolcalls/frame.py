@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from harness.models.toolcalls.call import Call
@@ -12,21 +12,21 @@ from harness.models.toolcalls.cursor import Cursor
 class Frame(NamedTuple):
     """The marks."""
 
-    opening: str
+    openings: Sequence[str]
     call_opening: str
     call_closing: str
-    closing: str
+    closings: Sequence[str]
 
 
 def read_frame(cursor: Cursor, frame: Frame, read_call: Callable[[Cursor], Call]) -> Iterator[Call]:
     """Yield the calls of a frame; `read_call` reads what stands between a call's marks."""
-    if cursor.take(frame.opening):
+    if any(cursor.take(mark) for mark in frame.openings):
         cursor.space()
     cursor.need(frame.call_opening, f"no '{frame.call_opening}' follows")
     yield read_call(cursor)
     while _closed(cursor, frame.call_closing) and cursor.take(frame.call_opening):
         yield read_call(cursor)
-    cursor.take(frame.closing)
+    any(cursor.take(mark) for mark in frame.closings)
 
 
 def _closed(cursor: Cursor, closing: str) -> bool:

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from harness.core import ToolSpec
 from harness.models.toolcalls.call import NAME, Call, made, opening
 from harness.models.toolcalls.cursor import Cursor
+from harness.models.toolcalls.identity import fits_mistral
 from harness.models.toolcalls.json_text import read_call, read_object
 
 MARKS: Sequence[str] = ("[TOOL_CALLS]",)
@@ -41,8 +42,7 @@ def read(cursor: Cursor, tools: Sequence[ToolSpec]) -> Iterator[Call]:
 def _read_named(cursor: Cursor) -> Call:
     name = cursor.run(NAME)
     cursor.space()
-    if cursor.take("[CALL_ID]"):
-        cursor.run(IDENTIFIER)
+    identity = cursor.run(IDENTIFIER) if cursor.take("[CALL_ID]") else ""
     cursor.take("[ARGS]")
     cursor.space()
-    return made(name, read_object(cursor))
+    return made(name, read_object(cursor), identity if fits_mistral(identity, name) else None)
