@@ -14,7 +14,7 @@ from typing import Any
 
 from benchmarks.training.lines import Line, mean
 from benchmarks.training.table import EXPERIMENTS, WARM, Arm, Experiment, named
-from harness.config import convert, merge, read_toml
+from harness.config import merge, read_toml
 from harness.core import Value, digest
 from harness.errors import SetupError
 from training import recipe as recipes
@@ -147,7 +147,7 @@ def source(name: str) -> Mapping[str, Any]:
 def resolved(name: str, above: Mapping[str, Any], seed: int) -> Recipe:
     """Return the recipe of a run. SetupError names the key that is unknown or wrong."""
     values = laid(source(name), above)
-    return convert(Recipe, {"name": name, **values, "seed": seed}, name)
+    return recipes.made({"name": name, **values, "seed": seed}, name)
 
 
 def _key(
