@@ -17,7 +17,6 @@ import contextlib
 import functools
 import os
 import secrets
-import threading
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
@@ -28,6 +27,7 @@ import msgspec
 from harness.config import Strict
 from harness.core import Count, Seconds
 from harness.errors import HarnessError, SetupError
+from harness.service import cluster
 from training.machine import PATIENT
 from training.process import wire
 from training.process.child import Holder
@@ -39,7 +39,6 @@ MOST_CALLS = 10_000
 """Under way in one actor."""
 END_SECONDS = 30.0
 """What an actor has to be gone, once it was ended."""
-NAMESPACE = "harness"
 
 Share = Annotated[float, msgspec.Meta(ge=0)]
 
@@ -339,49 +338,8 @@ async def joined(options: ClusterOptions, processes: ProcessOptions) -> AsyncIte
     if options.address is None:
         yield Holds(Process, Process)
         return
-    import ray
-
-    ours = not ray.is_initialized()
-    if ours:
-        await _connect(options.address, options.connect_seconds)
-    try:
+    async with cluster.joined(options.address, options.connect_seconds):
         yield Holds(
             functools.partial(Actor, Resources(options.learner_cpus, options.learner_gpus)),
             functools.partial(Actor, Resources(options.engine_cpus, options.engine_gpus)),
         )
-    finally:
-        if ours:
-            await asyncio.to_thread(ray.shutdown)
-
-
-async def _connect(address: str, seconds: float) -> None:
-    """Connect to a cluster. In a thread that nobody waits for, since Ray tries for minutes and cannot be called off."""
-    import ray
-
-    loop = asyncio.get_running_loop()
-    done: asyncio.Future[Exception | None] = loop.create_future()
-
-    def settle(error: Exception | None) -> None:
-        if not done.done():
-            done.set_result(error)
-
-    def connect() -> None:
-        error: Exception | None = None
-        try:
-            ray.init(address=address, namespace=NAMESPACE, log_to_driver=False, logging_level="ERROR")
-        except Exception as raised:  # they have no common base
-            error = raised
-        with contextlib.suppress(RuntimeError):  # the loop is closed
-            loop.call_soon_threadsafe(settle, error)
-
-    threading.Thread(target=connect, name="connecting", daemon=True).start()
-    reason = f"no answer within {seconds:g} seconds"
-    try:
-        async with asyncio.timeout(seconds):
-            if (error := await done) is None:
-                return
-            reason = " ".join(str(error).split())[:200] or type(error).__name__
-    except TimeoutError:
-        pass
-    raise SetupError(f"there is no Ray cluster at '{address}' ({reason}): ray start --head starts one, and "
-                     "cluster.address names it")  # fmt: skip

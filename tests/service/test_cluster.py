@@ -6,8 +6,6 @@ import asyncio
 import os
 import re
 import signal
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -22,9 +20,9 @@ from harness.core import Ending
 from harness.errors import SetupError
 from harness.evaluate import Evaluation
 from harness.plan import prepare
-from harness.registry import ROOT
 from harness.runlog import Run, RunLog
 from harness.service import cluster
+from tests.nodes import Nodes
 from tests.service.drill import Caller
 from tests.service.ten_turns import TURNS
 from tests.service.test_commands import SECONDS, Command, address_in, command, descendants, gone
@@ -34,36 +32,6 @@ GOING = "tests.service.ten_turns:going"
 CLIENT, WORKER = "c" * 20, "w" * 20
 TOKENS = {"HARNESS_CLIENT_TOKEN": CLIENT, "HARNESS_WORKER_TOKEN": WORKER}
 SESSIONS = 12
-
-
-class Nodes:
-    """A cluster in a process of its own."""
-
-    def __init__(self, folder: Path) -> None:
-        self._log = folder / "cluster.log"
-        with self._log.open("ab") as log:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", "tests.training.clustered"],
-                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True, cwd=ROOT,
-                env={**os.environ, "RAY_TMPDIR": str(folder), "RAY_raylet_start_wait_time_s": "120"},
-            )  # fmt: skip
-        self.address = self._done().split()[1]
-
-    def order(self, what: str) -> None:
-        """Add a node, or end one."""
-        assert self._process.stdin
-        self._process.stdin.write(f"{what}\n")
-        self._process.stdin.flush()
-        self._done()
-
-    def close(self) -> None:
-        self._process.communicate(timeout=60)
-
-    def _done(self) -> str:
-        assert self._process.stdout
-        told = next((line for line in self._process.stdout if line.startswith("done")), "")
-        assert told, self._log.read_text()[-2000:]
-        return told
 
 
 @pytest.fixture(scope="module")

@@ -23,6 +23,7 @@ import pytest
 from harness import newmodel
 from harness.core import EnvOptions
 from harness.errors import SetupError
+from tests.nodes import Nodes
 from tests.training.held import Held, Hung, unloadable
 from training import budget, checkpoint, cluster
 from training.cluster import Actor, ClusterOptions, Resources
@@ -33,38 +34,6 @@ from training.watch import Overdue, Watch
 
 SECONDS = 240.0
 OPTIONS = ProcessOptions(start_seconds=120, call_seconds=30, silent_seconds=8)
-
-
-class Nodes:
-    """A cluster in a process of its own."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        with (folder / "cluster.log").open("ab") as log:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", "tests.training.clustered"],
-                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True,
-                env={**os.environ, "RAY_TMPDIR": str(folder)},
-            )  # fmt: skip
-        self.address = self._done().split()[1]
-
-    def order(self, what: str) -> None:
-        """Add a node, or end one."""
-        assert self._process.stdin
-        self._process.stdin.write(f"{what}\n")
-        self._process.stdin.flush()
-        self._done()
-
-    def close(self) -> None:
-        """End the cluster."""
-        self._process.communicate(timeout=60)
-
-    def _done(self) -> str:
-        assert self._process.stdout
-        for line in self._process.stdout:
-            if line.startswith("done"):
-                return line
-        raise AssertionError((self.folder / "cluster.log").read_text()[-2000:])
 
 
 @pytest.fixture(scope="module")
