@@ -25,13 +25,15 @@ from harness.service import cluster
 from tests.nodes import Nodes
 from tests.service.drill import Caller
 from tests.service.ten_turns import TURNS
-from tests.service.test_commands import SECONDS, Command, address_in, command, descendants, gone
+from tests.service.test_commands import Command, address_in, command, descendants, gone
 
 TEN = "tests.service.ten_turns:make"
 GOING = "tests.service.ten_turns:going"
 CLIENT, WORKER = "c" * 20, "w" * 20
 TOKENS = {"HARNESS_CLIENT_TOKEN": CLIENT, "HARNESS_WORKER_TOKEN": WORKER}
 SESSIONS = 12
+SECONDS = 180.0
+"""An actor takes ten seconds to be there, and several times as long on a busy machine."""
 
 
 @pytest.fixture(scope="module")
