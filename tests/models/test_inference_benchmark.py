@@ -103,4 +103,4 @@ def test_memory_is_of_all_that_was_started() -> None:
             assert 0 < rows.peak(child) < 1000
         finally:
             os.killpg(shell.pid, 9)
-    assert rows.peak(child) == 0
+    assert rows.peak(shell.pid) == 0, "it has ended, and nobody waits for it any more"
