@@ -67,7 +67,7 @@ def main() -> None:
     for _ in range(MOST):
         child = attempt(folder / "cut")
         number = dice.choice(SIGNALS)
-        time.sleep(dice.uniform(0.03, 0.3) * whole)
+        time.sleep(dice.uniform(0.05, 0.8) * whole)
         os.kill(child, number)
         asked = time.monotonic()
         status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
