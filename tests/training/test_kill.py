@@ -183,7 +183,8 @@ def test_all_in_one_process_gives_the_same_bits(base: Path, undisturbed: str, tm
 def test_killed_and_taken_up_it_ends_with_the_same_bits(base: Path, undisturbed: str, tmp_path: Path) -> None:
     said = killed(tmp_path / "run", base, wanted(True, 6), ["worker", "learner", "main", "engine"], 1)
     assert last_weights(tmp_path / "run") == undisturbed
-    assert sum("the run goes back to its last checkpoint" in line for line in said) == 2, said
+    back = sum("the run goes back to its last checkpoint" in line for line in said)
+    assert back in {1, 2}, said  # the engine is killed last, and may be when nothing is left for it to sample
     versions = [json.loads(line)["version"] for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
     assert versions == list(range(1, 7))
 
