@@ -77,7 +77,7 @@ def other(base: Path, folder: Path, seed: int, *, tied: bool) -> Path:
     transformers.set_seed(seed)
     model = transformers.AutoModelForCausalLM.from_config(config)
     with torch.no_grad():
-        model.get_output_embeddings().weight.mul_(10)
+        model.get_output_embeddings().weight.mul_(5)
     model.save_pretrained(folder)
     return folder
 
@@ -205,12 +205,15 @@ async def test_a_stop_token_ends_the_turn_and_is_part_of_it(vllm: VllmSampler) -
     assert turn.ids == free.ids[: free.ids.index(stop) + 1]
 
 
-async def in_the_middle(vllm: VllmSampler, new: Path, version: int, refresh: Refresh) -> list[tuple[int, Sampled]]:
-    """Replace the weights while sixteen long turns are under way."""
-    asked = [request(number, seed=number, max_tokens=400) for number in range(16)]
+async def in_the_middle(vllm: VllmSampler, models: dict[str, Path], refresh: Refresh) -> list[tuple[int, Sampled]]:
+    """Replace the first weights by the second while fifteen long turns are under way."""
+    await vllm.update(str(models["second"]), 1)  # what they must compute is known then, and the next time it is soon
+    await restored(vllm, models)
+    asked = [request(number, seed=number, max_tokens=1200) for number in range(15)]
     turns = [asyncio.create_task(vllm.sample(each)) for each in asked]
-    await asyncio.sleep(1.0)
-    await vllm.update(str(new), version, refresh)
+    await asyncio.sleep(0)
+    await vllm.sample(request(99, max_tokens=8))  # it comes behind them: all have begun
+    await vllm.update(str(models["second"]), 1, refresh)
     return list(enumerate(await asyncio.gather(*turns)))
 
 
@@ -229,7 +232,7 @@ def apart_by_version(sampled: Sequence[tuple[int, Sampled]], folders: dict[int, 
 async def test_recomputed_turns_agree_with_the_trainer_before_and_after_an_update_in_their_middle(
     vllm: VllmSampler, models: dict[str, Path]
 ) -> None:
-    sampled = await in_the_middle(vllm, models["second"], 1, "recompute_kv")
+    sampled = await in_the_middle(vllm, models, "recompute_kv")
     assert any(set(turn.versions) == {0, 1} for _, turn in sampled)
     assert all(list(turn.versions) == sorted(turn.versions) for _, turn in sampled)
     assert not any(turn.mixed_kv for _, turn in sampled)
@@ -242,7 +245,7 @@ async def test_recomputed_turns_agree_with_the_trainer_before_and_after_an_updat
 
 
 async def test_kept_caches_are_flagged_and_their_mismatch_is_seen(vllm: VllmSampler, models: dict[str, Path]) -> None:
-    sampled = await in_the_middle(vllm, models["second"], 1, "keep_kv")
+    sampled = await in_the_middle(vllm, models, "keep_kv")
     halves = [(number, turn) for number, turn in sampled if set(turn.versions) == {0, 1}]
     assert halves
     for _, turn in halves:
@@ -255,7 +258,7 @@ async def test_kept_caches_are_flagged_and_their_mismatch_is_seen(vllm: VllmSamp
 
 
 async def test_requeued_turns_are_all_of_the_new_weights(vllm: VllmSampler, models: dict[str, Path]) -> None:
-    sampled = await in_the_middle(vllm, models["second"], 1, "abort_requeue")
+    sampled = await in_the_middle(vllm, models, "abort_requeue")
     assert {version for _, turn in sampled for version in turn.versions} == {1}
     assert apart_by_version(sampled, {1: models["second"]})[1] < 1e-5
     await restored(vllm, models)
