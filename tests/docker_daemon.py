@@ -54,6 +54,7 @@ def private(folder: Path) -> Iterator[str]:
     url = f"unix://{folder}/docker.sock"
     options = f"--data-root {folder}/data --exec-root {folder}/exec --pidfile {folder}/pid -H {url} --bridge=none"
     options += " --iptables=false --ip6tables=false --ip-forward=false --exec-opt native.cgroupdriver=cgroupfs"
+    options += " --host-gateway-ip=127.0.0.1"  # without a bridge it has none, and compose files may name it
     with (folder / "log").open("wb") as log:
         process = subprocess.Popen(
             ["dockerd", *options.split()], stdout=log, stderr=log, stdin=subprocess.DEVNULL, start_new_session=True

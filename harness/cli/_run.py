@@ -19,7 +19,7 @@ from rich.console import Console
 
 from harness import runlog
 from harness.cli._display import shown
-from harness.config import EvalConfig
+from harness.config import ContainerOptions, EvalConfig
 from harness.core import BoardEntry
 from harness.errors import SetupError
 from harness.evaluate import Evaluation
@@ -269,7 +269,7 @@ async def _forecast(config: EvalConfig) -> dict[str, Any]:
 
 
 def replay_config(run: Run, rules: Literal["fixed", "upstream"] | None) -> EvalConfig:
-    """Return the configuration that plays a run's recorded replies again."""
+    """Return the configuration that plays a run's recorded replies again: here, wherever it was played."""
     played = dict.fromkeys(key.task_id for key in run.newest())
     return msgspec.structs.replace(
         run.header.config,
@@ -277,6 +277,8 @@ def replay_config(run: Run, rules: Literal["fixed", "upstream"] | None) -> EvalC
         agent="direct",
         agent_settings={},
         env=tuple(run.header.tasks),
+        controller=None,
+        containers=ContainerOptions(),
         task_ids=tuple(played),
         limit=None,
         shuffle=None,

@@ -113,7 +113,7 @@ class Guard:
             return
         given = _bearer(headers) if token is None else token
         if given is None or not hmac.compare_digest(given.encode("utf-8", "replace"), wanted.encode()):
-            raise Refused(401, f"a {party} token is needed, as a bearer or in the path")
+            raise Refused(401, f"a {party} token is needed, as a bearer or in the path: /t/TOKEN/api")
 
     def _check_origin(self, headers: Headers) -> None:
         """Refuse what a web page elsewhere makes a browser ask."""

@@ -73,8 +73,8 @@ class RemoteEnv:
             if self.described is not None:
                 self._take(self.described)
             else:
-                self._refuse_options()
                 self._listed = await self._indices()
+                self._refuse_options()
             self.max_sessions = await self._capacity()
         except LostError as error:
             await self.line.close()

@@ -120,7 +120,7 @@ class Line:
         except LostError as error:
             await self.close()
             raise SetupError(
-                f"no controller to play with at {self.url}: {error}; start one with harness serve"
+                f"no controller to play with at {self.url}: {error}; start it, or one of ours with harness serve"
             ) from error
         fields = mapping(said.body)
         self.ours = fields.get("service") == "harness"

@@ -20,7 +20,7 @@ from harness.service.access import worker_allowed
 from harness.service.adopt import adopt, reopen
 from harness.service.calls import Calls, text_of
 from harness.service.dispatch import RETRY_AFTER, Dispatch, Registered
-from harness.service.http import Broken, Reply, Unreachable
+from harness.service.http import Broken, Reply, Slow, Unreachable
 from harness.service.metrics import Metrics
 from harness.service.protocol import (
     CUSTOM,
@@ -87,6 +87,8 @@ class Controller:
 
     def hear(self, beat: Heartbeat) -> None:
         """Take a heartbeat. Refused where the worker's address is not allowed."""
+        if beat.address.startswith("grpc:"):
+            raise Refused(400, "workers are reached over HTTP here, not gRPC: start yours with an address of http://")
         if not self._allowed(beat.address):
             raise Refused(403, "a worker's address must be this machine's own, or its host be allowed (--allow-worker)")
         heard = self.dispatch.hear(beat)
@@ -282,11 +284,17 @@ class Controller:
         body = encode(WorkerInteract(session.id, messages, session.turns.turn))
         seconds = self.settings.interact
         try:
-            return await session.guarded(self.calls.ask(worker, "POST", "interact", body, seconds), seconds)
+            return await session.guarded(self._ask(worker, body, seconds), seconds)
         except Broken:
             if not worker.instance or session.stopped:
                 raise
-            return await session.guarded(self.calls.ask(worker, "POST", "interact", body, seconds), seconds)
+            return await session.guarded(self._ask(worker, body, seconds), seconds)
+
+    async def _ask(self, worker: Registered, body: bytes, seconds: float) -> Reply:
+        """Ask until there is a connection: that none comes in time says nothing, and heartbeats say who lives."""
+        while True:
+            with suppress(Slow):
+                return await self.calls.ask(worker, "POST", "interact", body, seconds)
 
     def _given_up(self, session: Session, error: Exception) -> bytes:
         """End a session whose worker did not answer; return the answer if the client asked for that."""

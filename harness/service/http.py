@@ -27,6 +27,10 @@ class Unreachable(Exception):  # noqa: N818 - named after what it tells
     """No connection came about: nothing has been asked."""
 
 
+class Slow(Unreachable):
+    """No connection came about in time. Nobody has refused it: the other side may be busy, and so may this one."""
+
+
 class Broken(Exception):  # noqa: N818 - named after what it tells
     """The connection ended, or what came was no HTTP: whether the request was carried out is not known."""
 
@@ -111,7 +115,9 @@ async def _connect(server: tuple[str, str, int]) -> _Connection:
     try:
         async with asyncio.timeout(CONNECT_SECONDS):
             _, connection = await asyncio.get_running_loop().create_connection(_Connection, host, port, ssl=context)
-    except (OSError, UnicodeError) as error:  # TimeoutError is an OSError
+    except TimeoutError as error:
+        raise Slow(f"no connection to {host}:{port} within {CONNECT_SECONDS:g} s") from error
+    except (OSError, UnicodeError) as error:
         raise Unreachable(f"cannot reach {host}:{port}: {error or type(error).__name__}") from error
     return connection
 

@@ -14,7 +14,7 @@ from typing import Annotated, Any
 
 import msgspec
 
-from harness.core import Ending, Json, Message, ToolCall, ToolSpec
+from harness.core import Ending, Json, Message, Natural, ToolCall, ToolSpec
 from harness.errors import HarnessError
 from harness.models import wire
 from harness.models.faults import Fault
@@ -114,7 +114,7 @@ class Heartbeat(msgspec.Struct, frozen=True):
     """Ours: another one at the same address is another process, and knows none of the sessions."""
     leaving: bool = False
     """Ours: the worker ends now."""
-    restarts: Annotated[int, msgspec.Meta(ge=0)] = 0
+    restarts: Natural = 0
     """Ours: how many of its processes have been replaced after a crash."""
     sessions: Annotated[list[Held], msgspec.Meta(max_length=100_000)] = []
     """Ours: what it holds, for a controller that does not know of it."""

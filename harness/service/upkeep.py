@@ -19,10 +19,21 @@ CALL_SECONDS = 10.0
 
 
 async def sweep_for_ever(controller: Controller) -> None:
-    """Sweep at the interval that the settings name."""
+    """Sweep at the interval that the settings name. What this process was late by counts against nobody."""
     while True:
+        due = time.monotonic() + controller.settings.sweep
         await asyncio.sleep(controller.settings.sweep)
+        excuse(controller, time.monotonic() - due)
         sweep(controller)
+
+
+def excuse(controller: Controller, late: float) -> None:
+    """Take so many seconds out of every silence: a controller that did not run has heard nobody."""
+    now = time.monotonic()
+    for each in controller.dispatch.workers.values():
+        each.seen = min(now, each.seen + late)
+    for session in controller.sessions.values():
+        session.used = min(now, session.used + late)
 
 
 def sweep(controller: Controller) -> None:

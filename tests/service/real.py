@@ -70,7 +70,9 @@ async def agentrl_worker(
     config = folder / f"{name}.json"
     parameters = {"name": name, "concurrency": concurrency}
     config.write_text(json.dumps({name: {"module": f"agentrl_tasks.{kind}", "parameters": parameters}}))
-    command = [str(python), "-m", "agentrl.worker", name, "--config", str(config), "--controller", f"{controller}/api"]
+    if not controller.startswith("grpc:"):
+        controller += "/api"
+    command = [str(python), "-m", "agentrl.worker", name, "--config", str(config), "--controller", controller]
     command += ["--self", f"http://127.0.0.1:{port}/api", "--host", "127.0.0.1", "--port", str(port)]
     command += ["--log-level", "ERROR"]
     with (folder / f"{name}.log").open("wb") as log:

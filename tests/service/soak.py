@@ -13,6 +13,7 @@ import json
 import os
 import sys
 import tempfile
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -53,11 +54,12 @@ async def part(controller: Any, address: str, env: TenTurns, sessions: int, fold
         with RunLog(folder, plan.header()) as log:
             await Evaluation(plan, log).play()
     whole = [f"turn {number} of {TURNS}" for number in range(1, TURNS + 1)]
-    run, doubled, lost = read(folder), 0, 0
+    run, doubled, why = read(folder), 0, Counter[str]()
     for trajectory in run.trajectories():
         turns = [message.content for turn in trajectory.turns for message in turn.messages]
         doubled += turns != whole[: len(turns)]
-        lost += trajectory.ending is not Ending.COMPLETED
+        if trajectory.ending is not Ending.COMPLETED:
+            why[trajectory.failure.message if trajectory.failure else trajectory.ending] += 1
     unplayed = sessions - sum(attempt.score.value == 1.0 for attempt in run.newest().values())
     async with asyncio.timeout(120):
         while env.live or controller.sessions:
@@ -66,7 +68,8 @@ async def part(controller: Any, address: str, env: TenTurns, sessions: int, fold
         "sessions": sessions,
         "unplayed": unplayed,
         "doubled": doubled,
-        "replayed": lost,
+        "replayed": why.total(),
+        "why": why,
         "steps": env.steps - begun,
     }
 

@@ -170,6 +170,8 @@ async def test_a_foreign_address_cannot_register() -> None:
     async with rig() as r:
         beat = {"name": "drill", "address": "http://169.254.169.254/api", "concurrency": 9, "indices": [0]}
         assert (await r.client.ask("POST", "receive_heartbeat", beat)).status == 403
+        refused = await r.client.ask("POST", "receive_heartbeat", {**beat, "address": "grpc://127.0.0.1:9"})
+        assert refused.status == 400 and "over HTTP here, not gRPC" in refused.body["error"]
         assert len(r.controller.dispatch.workers) == 1
 
 

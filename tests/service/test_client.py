@@ -258,7 +258,7 @@ async def test_an_address_that_cannot_be_used_is_refused_in_a_sentence(
 
 async def test_a_task_that_is_not_there_is_refused_with_those_that_are() -> None:
     with FakeProvider(Foreign()) as provider:
-        env = registry.make_env(spec(provider, "riddel"), EnvOptions())
+        env = registry.make_env(spec(provider, "riddel"), EnvOptions(settings={"difficulty": 1}))
         with pytest.raises(SetupError, match=r"no task 'riddel'.*did you mean 'riddle'"):
             await env.open()
 

@@ -18,7 +18,7 @@ from harness.evaluate import Evaluation
 from harness.plan import prepare
 from harness.runlog import Run, RunLog
 from harness.service.running import RunningController, running_controller, running_worker
-from harness.service.settings import ControllerSettings, WorkerSettings
+from harness.service.settings import AccessSettings, ControllerSettings, WorkerSettings
 from tests.models.fake_provider import FakeProvider
 from tests.service.gold import gold_model
 from tests.service.real import agentrl_eval, agentrl_worker, begin_eval, results
@@ -27,6 +27,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.heavy]
 NAMES = ("alfworld", "db", "kg", "os", "webshop", "bfcl")
 TASKS = 3
 AGENT = "tests.service.players:counting"
+OPEN = AccessSettings()
 
 
 async def play(folder: Path, **changes: Any) -> Run:
@@ -72,18 +73,28 @@ async def test_a_real_worker_registers_and_is_played_like_any_environment(tmp_pa
     assert played["riddle/3"].failure is not None and "task error" in played["riddle/3"].failure.message
 
 
+async def test_a_real_worker_that_dials_in_over_grpc_says_that_it_is_not_understood(tmp_path: Path) -> None:
+    async with running_controller(ControllerSettings()) as controller:
+        address = controller.address.replace("http:", "grpc:")
+        async with agentrl_worker(tmp_path, address, "riddle", "Riddle"):
+            await until(lambda: "Trying to connect an http1.x server" in (tmp_path / "riddle.log").read_text())
+        assert not controller.state.dispatch.workers
+
+
 @pytest.fixture(autouse=True)
 def key(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HARNESS_TEST_KEY", "none")
 
 
 @asynccontextmanager
-async def served(names: Iterable[str], **settings: Any) -> AsyncIterator[RunningController]:
+async def served(
+    names: Iterable[str], access: AccessSettings = OPEN, **settings: Any
+) -> AsyncIterator[RunningController]:
     """Run a controller with a worker for each environment."""
     async with AsyncExitStack() as stack:
-        controller = await stack.enter_async_context(running_controller(ControllerSettings(**settings)))
+        controller = await stack.enter_async_context(running_controller(ControllerSettings(access=access, **settings)))
         for name in names:
-            worker = WorkerSettings(env=name, controller=controller.address, limit=TASKS, concurrency=2)
+            worker = WorkerSettings(env=name, controller=controller.address, limit=TASKS, concurrency=2, access=access)
             await stack.enter_async_context(running_worker(worker))
         yield controller
 
@@ -140,6 +151,25 @@ async def test_the_real_client_repeats_resumes_and_crosses_models(tmp_path: Path
             assert len(crossed) == TASKS and {row["metric_reward"] for row in crossed} == {0.0, 1.0}
             assert {"one", "two"} <= model.models
             assert controller.state.sessions == {}
+
+
+async def test_the_real_client_shows_its_token_in_the_path(tmp_path: Path) -> None:
+    """It knows no other way: the address that it is given ends in `/t/TOKEN/api`."""
+    access = AccessSettings(client_token="c" * 24, worker_token="w" * 24)
+    model = await asyncio.to_thread(gold_model, ["webshop"], TASKS)
+    with FakeProvider(model, models=["fake"]) as provider:
+        async with served(["webshop"], access) as controller:
+            tokened = f"{controller.address}/t/{access.client_token}"
+            rows = await agentrl_eval(tmp_path / "theirs", tokened, provider.url, "-m", "fake", "webshop")
+            for number, address in enumerate((controller.address, f"{controller.address}/t/{access.worker_token}")):
+                folder = tmp_path / f"refused{number}"
+                process = await begin_eval(folder, address, provider.url, "-m", "fake", "webshop")
+                output, _ = await asyncio.wait_for(process.communicate(), 120)
+                assert b"a client token is needed" in output, output.decode()[-2000:]
+                assert results(folder) == []
+            assert controller.state.sessions == {} and len(controller.state.finished) == TASKS
+        here = await rewards_here(tmp_path / "ours", ("webshop",), provider.url)
+    assert rewards_of(rows) == here and set(here.values()) == {0.0, 1.0}
 
 
 async def test_sessions_of_a_client_that_is_interrupted_end(tmp_path: Path) -> None:

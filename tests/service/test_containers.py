@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -22,10 +23,13 @@ from harness.core import BoardEntry
 from harness.errors import SetupError
 from harness.registry import ROOT, names
 from harness.sandbox import docker_owner
+from harness.sandbox.docker_engine import connect
 from harness.service import containers_image, health
 from harness.service.containers import ON_HOST, containers, worker_arguments
 from harness.service.running import running_controller
 from harness.service.settings import AccessSettings, ControllerSettings
+from tests.service.drill import Caller
+from tests.service.real import free_port, python_with
 
 IMAGES = ROOT / "harness/service/images"
 PLAYED = "alfworld,kg,db"
@@ -114,7 +118,7 @@ def test_compose_serves_every_environment_without_privileges() -> None:
         assert service["security_opt"] == ["no-new-privileges:true"]
         assert service["mem_limit"] and service["pids_limit"]
         if name == "controller":
-            assert service["ports"] == ["127.0.0.1:5020:5020"]
+            assert service["ports"] == ["127.0.0.1:${HARNESS_PORT:-5020}:5020"]
             continue
         assert service["networks"] == ["inside"] and "ports" not in service
         assert name in allowed and f"--env {name} " in service["command"]
@@ -154,6 +158,24 @@ def test_kubernetes_manifests_fit_together() -> None:
     workers = found["Deployment", "db"]["template"]["metadata"]["labels"]
     assert policy["podSelector"]["matchLabels"].items() <= workers.items()
     assert policy["policyTypes"] == ["Ingress", "Egress"]
+
+
+@pytest.mark.slow
+@pytest.mark.heavy
+def test_kubernetes_knows_every_field_of_the_manifests(tmp_path: Path) -> None:
+    """By the schemas of its own releases, the oldest and the newest that the validator has among them."""
+    python, manifests = python_with("kubernetes-validate"), (IMAGES / "kubernetes.yaml").read_text()
+    versions = ("1.25", "1.31", "1.37")
+    asked = [python, "-m", "kubernetes_validate", "--strict", *(part for each in versions for part in ("-k", each))]
+
+    def refused(text: str) -> str:
+        (tmp_path / "manifests.yaml").write_text(text)
+        heard = subprocess.run([*asked, tmp_path / "manifests.yaml"], capture_output=True, text=True, timeout=SECONDS)
+        return heard.stdout + heard.stderr if heard.returncode else ""
+
+    assert refused(manifests) == ""
+    assert "readOnlyRoot" in refused(manifests.replace("readOnlyRootFilesystem", "readOnlyRootFiles"))
+    assert refused(manifests.replace("replicas: 1", "replicas: one"))
 
 
 @pytest.fixture(scope="module")
@@ -266,3 +288,76 @@ def test_environments_are_played_in_containers_that_nothing_is_left_of(
         process.send_signal(signal.SIGINT)
         process.wait(SECONDS)
     assert left(url) == []
+
+
+def compose() -> list[str]:
+    """Return the command that reads compose files; skips the test where there is none."""
+    for command in (["docker", "compose"], ["docker-compose"]):
+        if shutil.which(command[0]) and subprocess.run([*command, "version"], capture_output=True).returncode == 0:
+            return command
+    pytest.skip("neither the plugin 'docker compose' nor docker-compose is installed")
+
+
+def of_project(url: str, project: str) -> dict[str, dict[str, Any]]:
+    """Return the containers and networks that compose has in the engine for a project, by name."""
+    import docker
+
+    client = docker.APIClient(base_url=url, version="auto")
+    try:
+        ours = {"label": f"com.docker.compose.project={project}"}
+        found = [client.inspect_container(one["Id"]) for one in client.containers(all=True, filters=ours)]
+        return {one["Name"]: one for one in [*found, *client.networks(filters=ours)]}
+    finally:
+        client.close()
+
+
+async def image_on(base: str) -> str:
+    """Build the image, if the engine has it not, and return its name."""
+    engine = await connect()
+    try:
+        await containers_image.find(engine, None, base, lambda _: None)
+    finally:
+        await engine.close()
+    return f"{containers_image.NAME}:{containers_image.digest(ROOT, base)}"
+
+
+@pytest.mark.slow
+@pytest.mark.heavy
+@pytest.mark.timeout(900)
+async def test_compose_brings_up_every_environment_and_takes_it_down(
+    docker_host: tuple[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url, base = docker_host
+    monkeypatch.setenv("DOCKER_HOST", url)
+    monkeypatch.setenv("HARNESS_IMAGE", await image_on(base))
+    monkeypatch.setenv("HARNESS_PORT", str(port := free_port()))
+    for party in ("CLIENT", "WORKER"):
+        monkeypatch.setenv(f"HARNESS_{party}_TOKEN", party.lower() * 4)
+    monkeypatch.setenv("HARNESS_CONTROLLER_TOKEN", "client" * 4)
+    project, served = f"harness-test-{os.getpid()}", sorted({*names("envs")} - ON_HOST)
+    command = [*compose(), "-p", project, "-f", str(IMAGES / "compose.yaml")]
+    try:
+        subprocess.run([*command, "up", "--detach"], check=True, timeout=2 * SECONDS)
+        await registered(f"http://127.0.0.1:{port}", served)
+        there = of_project(url, project)
+        assert len(there) == len(served) + 3
+        for container in (each for each in there.values() if "HostConfig" in each):
+            assert container["Config"]["User"] == "10001:10001" and container["HostConfig"]["ReadonlyRootfs"] is True
+        asked = ["eval", "--model", "scripted/oracle", "--env", ",".join(served), "--limit", "2"]
+        asked += ["--controller", f"http://127.0.0.1:{port}", "--out", str(tmp_path / "run")]
+        play = [sys.executable, "-c", "from harness.cli import main; main()", *asked]
+        subprocess.run(play, cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)}, check=True, timeout=SECONDS)
+    finally:
+        subprocess.run([*command, "down", "--timeout", "10"], check=True, timeout=SECONDS)
+    values = [record.score.value for record in runlog.read(tmp_path / "run").newest().values()]
+    assert values == [1.0] * 2 * len(served)
+    assert of_project(url, project) == {}
+
+
+async def registered(address: str, tasks: list[str]) -> None:
+    """Wait until a controller has a worker for each task."""
+    client, until = Caller(address, authorization=f"Bearer {os.environ['HARNESS_CLIENT_TOKEN']}"), time.monotonic()
+    while sorted((heard := await client.ask("GET", "list_workers")).body) != tasks:
+        assert heard.status == 200 and time.monotonic() < until + SECONDS, heard
+        await asyncio.sleep(0.5)
+    client.close()

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import socket
 import time
-from collections.abc import Callable
-from contextlib import AsyncExitStack, suppress
+from collections.abc import Callable, Iterator
+from contextlib import AsyncExitStack, ExitStack, contextmanager, suppress
 from urllib.parse import urlsplit
 
 import pytest
@@ -138,15 +139,16 @@ async def test_a_worker_that_is_replaced_at_its_address_is_another_worker() -> N
 class Cut:
     """Stands between two sides; passes everything on until it is told to cut, then so many answers are lost."""
 
-    def __init__(self, to: str) -> None:
+    def __init__(self, to: str, listening: socket.socket | None = None) -> None:
+        self.listening = listening or socket.create_server(("127.0.0.1", 0))
         parts = urlsplit(to)
         self.host, self.port = parts.hostname or "", parts.port or 0
         self.lose = 0
         self.path = parts.path
 
     async def __aenter__(self) -> Cut:
-        self.server = await asyncio.start_server(self.serve, "127.0.0.1", 0)
-        self.address = f"http://127.0.0.1:{self.server.sockets[0].getsockname()[1]}{self.path}"
+        self.server = await asyncio.start_server(self.serve, sock=self.listening)
+        self.address = f"http://127.0.0.1:{self.listening.getsockname()[1]}{self.path}"
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -180,6 +182,40 @@ async def test_a_turn_whose_answer_is_lost_on_the_way_from_the_worker_is_played_
         assert heard.body["messages"][0]["content"] == "turn 1: hello" and r.env.steps["long"] == 1
         cut.lose = 2
         assert (await r.client.say(session)).status == 502 and r.env.steps["long"] == 2
+
+
+@contextmanager
+def full() -> Iterator[socket.socket]:
+    """Yield a socket that listens, and whose line is so long that nobody gets a connection."""
+    with socket.create_server(("127.0.0.1", 0), backlog=0) as listening, ExitStack() as waiting:
+        for _ in range(3):
+            one = waiting.enter_context(socket.socket())
+            one.setblocking(False)
+            one.connect_ex(listening.getsockname())
+        yield listening
+
+
+async def test_a_turn_waits_for_a_connection_while_its_worker_lives(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with rig() as r:
+        session = await r.client.start("long")
+        monkeypatch.setattr("harness.service.http.CONNECT_SECONDS", 0.5)
+        with full() as listening:
+            cut = Cut(r.worker.address, listening)
+            r.controller.dispatch.of("drill")[0].address = f"http://127.0.0.1:{listening.getsockname()[1]}{cut.path}"
+            turn = asyncio.create_task(r.client.say(session))
+            await asyncio.sleep(1.5)
+            assert not turn.done() and r.env.steps["long"] == 0
+            async with cut:
+                assert (await turn).status == 200 and r.env.steps["long"] == 1
+
+
+async def test_a_controller_that_did_not_run_blames_nobody_for_silence() -> None:
+    hasty = {"coma": 0.5, "lost": 0.5, "sweep": 0.1, "idle": 1.0}
+    async with rig(hasty, {"heartbeat": 0.1}) as r:
+        session = await r.client.start("long")
+        time.sleep(2.0)
+        await asyncio.sleep(0.15)  # a sweep, before anybody may have been heard
+        assert (await r.client.say(session)).status == 200
 
 
 async def test_a_start_whose_answer_is_lost_is_begun_again_and_leaves_nothing() -> None:
