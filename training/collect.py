@@ -13,7 +13,7 @@ from typing import Annotated
 
 import msgspec
 
-from harness.core import Agent, Count, Env, Limits, Model, SamplingParams, Seconds, Task, Trajectory, Value
+from harness.core import Agent, Count, Env, Limits, Model, Natural, SamplingParams, Seconds, Task, Trajectory, Value
 from harness.errors import EnvError, HarnessError, SetupError
 from harness.rollout import rollout
 from training import curriculum as choosing
@@ -27,7 +27,6 @@ from training.streams import Stream
 from training.values import Attempt, Batch, Group, Metrics
 from training.watch import Overdue, Watch
 
-Natural = Annotated[int, msgspec.Meta(ge=0)]
 STOP_SECONDS = 120.0
 MOST_RETRY_SECONDS = 60.0
 

@@ -14,7 +14,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from harness.core import Count, Value, seed_of
+from harness.core import Count, Natural, Value, seed_of
 from harness.dice import Dice
 from harness.errors import SetupError
 from training.values import Group, Metrics
@@ -29,6 +29,8 @@ class CurriculumOptions(Value, frozen=True, kw_only=True, forbid_unknown_fields=
     """Environment -> its part of the tokens; one that is not named counts 1."""
     over: Literal["tokens", "groups"] = "tokens"
     """What shares are shares of; equal shares of groups are AgentRL's interleaving."""
+    first: Natural | None = None
+    """Index of each environment's first task; None begins behind those whose gold play the warm start was shown."""
     replay: Share = 0.0
     """Of the groups, those that are a task of the band again instead of a new one."""
     band: tuple[Share, Share] = (0.1, 0.9)
@@ -37,7 +39,7 @@ class CurriculumOptions(Value, frozen=True, kw_only=True, forbid_unknown_fields=
     """How much of a task's running pass rate is its newest group."""
     most_tasks: Count = 256
     """Tasks of each environment whose pass rate is remembered."""
-    horizon: tuple[tuple[Annotated[int, msgspec.Meta(ge=0)], Count], ...] = ()
+    horizon: tuple[tuple[Natural, Count], ...] = ()
     """(version, turns): from that version on an episode has so many turns at most. Empty is no schedule."""
 
 
@@ -87,13 +89,20 @@ class Curriculum(Value, frozen=True, kw_only=True):
         return next(choice for choice in self.open if choice.group_id == group_id)
 
 
-def begin(envs: Sequence[str], options: CurriculumOptions) -> Curriculum:
-    """Return a curriculum of which nothing was played. SetupError for a share of an environment that is not there."""
+def begin(envs: Sequence[str], options: CurriculumOptions, shown: int = 0) -> Curriculum:
+    """Return a curriculum of which nothing was played. SetupError for a share of an environment that is not there.
+
+    Args:
+        envs: names of the environments.
+        options: how tasks are chosen.
+        shown: the first tasks of each environment of which the model has seen gold play: it would only recite them.
+    """
     if unknown := sorted(set(options.shares) - set(envs)):
         raise SetupError(f"a share is given for '{unknown[0]}', which is not trained on: add it, or take the share out")
     if list(options.horizon) != sorted(options.horizon):
         raise SetupError("the horizon's versions must rise")
-    return Curriculum(envs={name: EnvNote() for name in envs})
+    first = shown if options.first is None else options.first
+    return Curriculum(envs={name: EnvNote(cursor=first) for name in envs})
 
 
 def choose(state: Curriculum, options: CurriculumOptions, seed: int) -> tuple[Curriculum, Choice]:

@@ -49,14 +49,24 @@ def free_disk(folder: Path) -> int | None:
 
 def free_gpu(device: str) -> int | None:
     """Return the bytes that are free on a GPU, as torch names it; None where it has none of that name."""
+    return found[0] if (found := _gpu(device)) else None
+
+
+def whole_gpu(device: str) -> int | None:
+    """Return all the bytes of a GPU, free or not."""
+    return found[1] if (found := _gpu(device)) else None
+
+
+def _gpu(device: str) -> tuple[int, int] | None:
     if not find_spec("torch"):
         return None
     import torch
 
     try:
-        return int(torch.cuda.mem_get_info(torch.device(device))[0])
+        free, whole = torch.cuda.mem_get_info(torch.device(device))
     except (RuntimeError, ValueError, AssertionError):
         return None
+    return int(free), int(whole)
 
 
 def default_device() -> str:

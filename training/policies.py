@@ -19,7 +19,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 import numpy as np
 
-from harness.core import Count, Json, Value
+from harness.core import Count, Json, Natural, Value
 from harness.dice import Dice
 from harness.errors import ModelError
 from harness.models.sampler import Refresh, Request, Sampled, Sampler
@@ -40,7 +40,7 @@ class PoolOptions(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     stale_ratio: Share = 0.25
     """Of the turns (or trajectories), those that a stale pool samples."""
-    schedule: tuple[tuple[Annotated[int, msgspec.Meta(ge=0)], Share], ...] = ()
+    schedule: tuple[tuple[Natural, Share], ...] = ()
     """(version, ratio): from that version on the ratio is that one instead. Empty is no schedule."""
     stale_interval: Count | None = 25
     """Versions between refreshes of the stale pools; None never refreshes them."""

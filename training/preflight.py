@@ -12,9 +12,11 @@ from harness import registry
 from harness.core import EnvOptions
 from harness.errors import SetupError
 from harness.models.local import load_tokenizer
+from harness.models.vllm import launch
 from training import budget, cluster, forecast, machine, record
 from training.budget import DISK, Size
 from training.learner import NEEDED
+from training.process.engine import VLLM
 from training.recipe import Recipe
 
 
@@ -36,6 +38,7 @@ def check(recipe: Recipe, folder: Path, *, resume: bool) -> None:
 def require_room(recipe: Recipe, size: Size, folder: Path, *, resume: bool) -> None:
     """Refuse a run that does not fit. One that is taken up has its disk already, and maybe its warm start behind it."""
     require_gpus(recipe)
+    require_vllm(recipe)
     if not (folder / "base").is_dir():
         budget.require_room(forecast.warm_start_of(recipe, size), folder)
     parts = forecast.parts_of(recipe, size)
@@ -50,6 +53,19 @@ def require_gpus(recipe: Recipe) -> None:
         if device is not None and device.startswith("cuda") and machine.free_gpu(device) is None:
             raise SetupError(f"{name}.device is '{device}', and torch finds no such GPU here: leave it out, or name "
                              "one that there is")  # fmt: skip
+
+
+def require_vllm(recipe: Recipe) -> None:
+    """Refuse engines that vLLM cannot be. SetupError with the remedy; what a cluster's nodes have, they say."""
+    if recipe.sampler != "vllm":
+        return
+    if recipe.learner.deterministic:
+        raise SetupError("learner.deterministic wants the same bits of every turn, and vLLM's depend on what else it "
+                         "computes at the time: set sampler to 'hf'")  # fmt: skip
+    if recipe.engine.addresses:
+        raise SetupError("engine.addresses names servers, and training starts its own, one for each pool: leave it out")
+    if recipe.cluster.address is None:
+        launch.runtime(VLLM)
 
 
 def require_packages(recipe: Recipe) -> None:

@@ -13,9 +13,10 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from harness.config import LocalOptions, Strict, convert, merge, read_toml
-from harness.core import Count, Json, canonical_json
+from harness.core import Count, Json, Natural, canonical_json
 from harness.core import digest as digest_of
 from harness.errors import SetupError, nearest
+from harness.models.sampler import Kind
 from training.cluster import ClusterOptions
 from training.collect import CollectOptions
 from training.copying import CopyingOptions
@@ -63,7 +64,7 @@ class ScoreOptions(Strict, frozen=True, kw_only=True):
     """The split that is played on the way, by which the best checkpoint is chosen."""
     test: str = "test"
     """The split that is played once at the end, and by nothing that chooses anything."""
-    test_tasks: Annotated[int, msgspec.Meta(ge=0)] = 200
+    test_tasks: Natural = 200
     """Of each environment's test split, played by the warm start, the last and the best; 0 leaves that out."""
 
 
@@ -97,6 +98,8 @@ class Recipe(Strict, frozen=True, kw_only=True):
     curriculum: CurriculumOptions = CurriculumOptions()
     pools: PoolOptions = PoolOptions()
     learner: LearnerOptions = LearnerOptions()
+    sampler: Kind = "hf"
+    """What computes the engines: transformers, or vLLM servers that are started for it."""
     engine: LocalOptions = LocalOptions()
     score: ScoreOptions = ScoreOptions()
     log: LogOptions = LogOptions()
@@ -109,6 +112,11 @@ class Recipe(Strict, frozen=True, kw_only=True):
     def gold(self) -> dict[str, Mapping[str, Json]]:
         """Environment -> the settings of its gold play."""
         return {name: {**settings, **self.begin.envs.get(name, {})} for name, settings in self.envs.items()}
+
+    @property
+    def shown(self) -> int:
+        """How many train tasks of each environment, the first ones, the warm start learns to play."""
+        return 0 if self.begin.warm_start is None else self.begin.tasks
 
     @property
     def spread(self) -> ProcessOptions:

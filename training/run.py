@@ -8,7 +8,8 @@
     RUN/evaluations/       runs of `harness eval`: validation on the way, test at the end
 
 Decided here: scoring is `harness eval` itself, in a process of its own, on one pinned snapshot; one at a time, and one
-that outlasts its interval makes the next one late, never many.
+that outlasts its interval makes the next one late, never many. It plays `hf/`, whatever samples: a server for each
+snapshot would take a minute to start, and memory of a GPU that others have set aside.
 """
 
 from __future__ import annotations
@@ -30,7 +31,6 @@ import msgspec
 from harness import heldout, newmodel, registry
 from harness.core import Env, EnvOptions, Json
 from harness.errors import SetupError
-from harness.models.hf.engine import TransformersSampler
 from harness.models.local import LocalModel
 from harness.models.sampler import Sampler
 from training import checkpoint, cluster, disk, staleness
@@ -188,7 +188,7 @@ async def make(
     )  # fmt: skip
     stack.push_async_callback(made.close)
     await model.opened()
-    curriculum = choosing.begin(list(envs), recipe.curriculum)
+    curriculum = choosing.begin(list(envs), recipe.curriculum, recipe.shown)
     admission = staleness.restarted(recipe.groups, recipe.eta, recipe.running, 0, 0)
     buffer = Buffer(recipe.groups, (recipe.eta + 1) * recipe.groups)
     version, extra = 0, scoring.state
@@ -233,13 +233,14 @@ def make_samplers(
 ) -> tuple[Sequence[Sampler], tuple[Gone, ...]]:
     """Return the pools' engines, and what waits for their loss."""
     pools = recipe.pools.depth + 1
+    wanted = engine.Wanted(recipe.sampler, base, recipe.engine, pools, recipe.spread.call_seconds)
     if not recipe.spread.engine:
-        return [TransformersSampler(base, recipe.engine) for _ in range(pools)], ()
+        return engine.made(wanted), ()
     count = 1 if recipe.cluster.address is None else recipe.cluster.replicas
     engines = [
         engine.describe(
-            base, recipe.engine, recipe.spread, pools=pools, deterministic=recipe.learner.deterministic, folder=folder,
-            watch=watch, say=say, hold=hold, name="engine" if count == 1 else f"engine {place}",
+            wanted, recipe.spread, deterministic=recipe.learner.deterministic, folder=folder, watch=watch, say=say,
+            hold=hold, name="engine" if count == 1 else f"engine {place}",
         )
         for place in range(count)
     ]  # fmt: skip

@@ -13,15 +13,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from typing import Annotated
 
 import msgspec
 import numpy as np
 
-from harness.core import Count, Value
+from harness.core import Count, Natural, Value
 from training.values import Bools, Group, Metrics, Segment
 
-Natural = Annotated[int, msgspec.Meta(ge=0)]
 Tally = Counter[tuple[int, int]]
 """(pool, weight version) to a number of tokens."""
 UNBOUNDED = np.iinfo(np.int64).max

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import msgspec
 import numpy as np
 
-from harness.core import Count, Tokens, Trajectory, Value
+from harness.core import Count, Natural, Tokens, Trajectory, Value
 from harness.errors import SetupError
 from harness.models.render import Dialogue, Renderer
 from training import packing, samples
@@ -35,7 +35,7 @@ class WarmStartOptions(Value, frozen=True, kw_only=True, forbid_unknown_fields=T
     """How a model learns from play."""
 
     lr: Annotated[float, msgspec.Meta(gt=0)] = 1e-3
-    warmup: Annotated[int, msgspec.Meta(ge=0)] = 10
+    warmup: Natural = 10
     epochs: Count = 3
     sequences: Count = 16
     """Segments of one step."""

@@ -11,10 +11,17 @@ from collections.abc import Mapping
 from typing import Literal, Protocol
 
 from harness.core import Json, Value
+from harness.errors import ModelError
 
+Kind = Literal["hf", "vllm"]
+"""What computes: transformers in this process, or vLLM servers that are started for it."""
 Refresh = Literal["keep_kv", "recompute_kv", "abort_requeue"]
 """What an update does to episodes under way: go on over the old cache (such tokens are flagged `mixed_kv`), compute the
 cache anew under the new weights, or begin the turn again."""
+
+
+class Ended(ModelError):  # noqa: N818 - an event
+    """The engine is no more: it samples again only when it is made anew."""
 
 
 class Request(Value, frozen=True, kw_only=True):
@@ -60,7 +67,7 @@ class Sampler(Protocol):
         ...
 
     async def sample(self, request: Request) -> Sampled:
-        """Sample one turn. OutOfContext where it does not fit, ModelError where the engine failed."""
+        """Sample one turn. OutOfContext where it does not fit, ModelError where the engine failed, Ended if it died."""
         ...
 
     async def release(self, episode: str) -> None:

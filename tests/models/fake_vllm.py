@@ -53,6 +53,14 @@ class Behaviour:
     """Whether it starts a process that leaves its group, as careless programs do."""
 
 
+def python(folder: Path) -> Path:
+    """Write a Python whose vLLM is the stand-in."""
+    path = folder / "python"
+    path.write_text(f'#!/bin/sh\nexec {sys.executable} {__file__} "$@"\n')
+    path.chmod(0o755)
+    return path
+
+
 def write_model(folder: Path, weights: int, probe: dict[str, Any] | None = None, **behaviour: Any) -> Path:
     """Make the folder of a model that the fake serves."""
     folder.mkdir(parents=True, exist_ok=True)

@@ -46,11 +46,8 @@ RUN = textwrap.dedent(
 @pytest.fixture(autouse=True)
 def _place(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
     """A cache of its own, whose path a socket's name fits, and a Python that is the stand-in."""
-    python = tmp_path / "python"
-    python.write_text(f'#!/bin/sh\nexec {sys.executable} {fake_vllm.__file__} "$@"\n')
-    python.chmod(0o755)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("c")))
-    monkeypatch.setenv(launch.PYTHON, str(python))
+    monkeypatch.setenv(launch.PYTHON, str(fake_vllm.python(tmp_path)))
 
 
 def make(folder: Path, **options: Any) -> VllmSampler:
@@ -137,7 +134,9 @@ async def test_a_server_whose_keeper_is_killed_ends_too_and_another_can_be_start
     sampler = make(folder)
     await sampler.open()
     (pid,) = servers(folder)
-    os.kill(int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1]), signal.SIGKILL)
+    keeper = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    assert keeper not in descendants(os.getpid()), "what ends our children does not end it"
+    os.kill(keeper, signal.SIGKILL)
     await until(lambda: not servers(folder))
     with pytest.raises(ModelError, match="the server ended: its keeper was killed"):
         await sampler.sample(ASKED)
@@ -223,6 +222,39 @@ async def test_a_server_with_new_weights_is_its_users_own(tmp_path: Path) -> Non
     await until(lambda: not servers(folder) and not leftovers())
 
 
+async def test_what_is_to_be_ones_own_is_shared_with_nobody_and_nobodys_is_waited_for(tmp_path: Path) -> None:
+    folder = write_model(tmp_path / "model", 5)
+    shared, own = make(folder), VllmSampler(folder, OPTIONS, launch.runtime("vllm/x"), (), 30.0, own=True)
+    await shared.open()
+    await own.open()
+    try:
+        first, second = servers(folder)
+        late = make(folder)
+        await late.open()
+        assert servers(folder) == [first, second], "who comes later joins the first"
+        await late.close()
+    finally:
+        await own.close()
+        await own.open()
+        assert not alive(second), "it was gone before another was started"
+        await own.close()
+        await shared.close()
+    await until(lambda: not servers(folder) and not leftovers())
+
+
+async def test_servers_of_one_gpu_start_one_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "6")
+    folder = write_model(tmp_path / "model", 5)
+    sampler = VllmSampler(folder, OPTIONS, launch.runtime("vllm/x")._replace(cpu=False), (), 30.0)
+    async with server.alone("6", 1.0):
+        opening = asyncio.create_task(sampler.open())
+        await asyncio.sleep(0.5)
+        assert not servers(folder)
+    await opening
+    await sampler.close()
+    await until(lambda: not servers(folder))
+
+
 async def test_replicas_are_servers_of_their_own_and_shared_in_order(tmp_path: Path) -> None:
     folder = write_model(tmp_path / "model", 5)
     one, two = make(folder, replicas=2), make(folder, replicas=2)
@@ -275,10 +307,28 @@ def test_flags_make_what_is_sampled_what_was_asked_for(tmp_path: Path) -> None:
         assert command[command.index(flag) + 1] == value
     assert {"--enable-prefix-caching", "--enable-prompt-tokens-details"} < set(command)
     assert "--enforce-eager" not in command
+    assert command[command.index("--gpu-memory-utilization") + 1] == "0.9"
+    half = launch.command(runtime, folder, launch.shared(LocalOptions(memory=0.6), 2, cpu=False))
+    assert half[half.index("--gpu-memory-utilization") + 1] == "0.3", "two servers on one GPU share what one may take"
     (folder / "config.json").write_text('{"text_config": {"max_position_embeddings": 40960}}')
     on_cpu = launch.command(runtime._replace(cpu=True), folder, OPTIONS)
     assert {"--enforce-eager", "--no-enable-chunked-prefill"} < set(on_cpu)
     assert on_cpu[on_cpu.index("--max-num-batched-tokens") + 1] == "40960"
+
+
+def test_a_python_of_its_own_gets_none_of_our_packages(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", "/ours")
+    here, elsewhere = (launch.Runtime(python, "0.32.0", cpu=True) for python in (sys.executable, "/bin/python"))
+    assert launch.environment(here, LocalOptions(), 0)["PYTHONPATH"] == "/ours"
+    assert "PYTHONPATH" not in launch.environment(elsewhere, LocalOptions(), 0)
+
+
+def test_a_number_of_threads_holds_for_servers_on_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    runtime = launch.Runtime("/bin/python", "0.32.0", cpu=True)
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    assert "VLLM_CPU_OMP_THREADS_BIND" not in launch.environment(runtime, LocalOptions(), 0)
+    monkeypatch.setenv("OMP_NUM_THREADS", "2")
+    assert launch.environment(runtime, LocalOptions(), 0)["VLLM_CPU_OMP_THREADS_BIND"] == "nobind"
 
 
 def test_each_replica_has_a_gpu_to_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -90,6 +90,12 @@ def test_tasks_of_the_band_are_played_again() -> None:
     assert state.envs["odd"].cursor == 300 - again
 
 
+@pytest.mark.parametrize(("options", "first"), [(CurriculumOptions(), 300), (CurriculumOptions(first=7), 7)])
+def test_tasks_of_gold_play_are_passed_over(options: CurriculumOptions, first: int) -> None:
+    _, chosen = run(choosing.begin(["odd"], options, shown=300), options, 3, under_way=1)
+    assert [choice.index for choice in chosen] == [first, first + 1, first + 2]
+
+
 def test_a_pass_rate_is_that_of_the_attempts_that_count() -> None:
     part = segment([0])
     members = tuple(attempt("a", reward, [part], by_agent) for reward, by_agent in

@@ -15,6 +15,7 @@ import pytest
 from click.testing import CliRunner
 
 from harness.errors import SetupError
+from training import checkpoint
 from training import recipe as recipes
 from training.commands import train
 from training.process.options import ProcessOptions
@@ -67,6 +68,11 @@ def test_a_run_is_killed_taken_up_and_ends_with_scored_models(tmp_path: Path) ->
     assert versions[len(before)] in {max(before), max(before) + 1}, "at most the work since the last checkpoint is lost"
     assert "test-warm-start" in done.stdout and "test-last" in done.stdout
     assert (run / "checkpoints" / "last" / "config.json").is_file() and (run / "checkpoints" / "best").is_dir()
+    newest = checkpoint.newest(run / "checkpoints")
+    assert newest is not None
+    state = json.loads((newest / checkpoint.STATE).read_bytes())
+    assert all(choice["index"] >= 16 for choice in state["curriculum"]["open"]), "gold play was shown of 0 to 15"
+    assert state["curriculum"]["envs"]["db"]["cursor"] > 16
     kept = (run / "recipe.json").read_bytes()
     other = subprocess.run(
         command("--resume", str(run), "--set", "learner.lr=0.1"),

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from harness.core import Count, Value
+from harness.core import Count, Natural, Value
 
 Positive = Annotated[float, msgspec.Meta(gt=0)]
 Share = Annotated[float, msgspec.Meta(ge=0)]
@@ -48,7 +48,7 @@ class LearnerOptions(Value, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
     loss: LossOptions = LossOptions()
     lr: Positive = 1e-6
-    warmup: Annotated[int, msgspec.Meta(ge=0)] = 10
+    warmup: Natural = 10
     """Optimizer steps in which the learning rate rises to `lr`."""
     weight_decay: Share = 0.0
     betas: tuple[float, float] = (0.9, 0.999)

@@ -1,44 +1,71 @@
-"""The engines of all pools in a process of their own, each a `Sampler` here.
+"""The engines of all pools, by transformers or by vLLM; in a process of their own, where each is a `Sampler` here.
 
 Decided here: an engine holds nothing but weights that are on disk, so one that dies is started again with what each
 pool served, and the turns under way are sampled again: by the same seeds, so nothing is drawn twice over. A turn that
 is called off here is called off there. How often, `processes.restarts` says; in a deterministic run it is never, since
-a prompt read anew differs in its last bits from one whose cache was kept.
+a prompt read anew differs in its last bits from one whose cache was kept. A vLLM server that dies takes along the
+process that uses it, so one rule is enough; and no server outlives that process.
 """
 
 from __future__ import annotations
 
 import asyncio
 import functools
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+import os
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
 from harness.config import LocalOptions
 from harness.core import Json
 from harness.errors import HarnessError
-from harness.models.sampler import Refresh, Request, Sampled, Sampler
+from harness.models.sampler import Ended, Kind, Refresh, Request, Sampled, Sampler
+from harness.models.vllm import launch
 from training.process.learner import surroundings
 from training.process.options import ProcessOptions
 from training.process.parent import Caller, Hold, Lost, Process
 from training.watch import Watch
 
+VLLM = "sampler = 'vllm'"
+Result = TypeVar("Result")
+
+
+class Wanted(NamedTuple):
+    """What the engines of a run are."""
+
+    kind: Kind
+    base: Path
+    """Folder of the model that training began with."""
+    options: LocalOptions
+    """How it is loaded, or served."""
+    pools: int
+    seconds: float
+    """Deadline of what is asked of a server."""
+
+
+def made(wanted: Wanted) -> list[Sampler]:
+    """Return each pool's engine; servers share out what one may set aside. SetupError where vLLM is missing."""
+    kind, base, options, pools, seconds = wanted
+    if kind == "hf":
+        from harness.models.hf.engine import TransformersSampler
+
+        return [TransformersSampler(base, options) for _ in range(pools)]
+    from harness.models.vllm.engine import VllmSampler
+
+    runtime = launch.runtime(VLLM)
+    shared = launch.shared(options, pools, cpu=runtime.cpu)
+    return [VllmSampler(base, shared, runtime, (), seconds, own=True) for _ in range(pools)]
+
 
 class Engines:
     """The engines of all pools, in the process that computes them."""
 
-    def __init__(self, base: Path, options: LocalOptions, pools: int, threads: int | None, deterministic: bool) -> None:
-        import torch
-        from transformers import AutoModelForCausalLM  # noqa: F401 - it cannot be imported by two threads at once
-
-        from harness.models.hf.engine import TransformersSampler
-
-        if threads is not None:
-            torch.set_num_threads(threads)
-        torch.use_deterministic_algorithms(deterministic)
-        self._samplers: Sequence[Sampler] = [TransformersSampler(base, options) for _ in range(pools)]
+    def __init__(self, wanted: Wanted, threads: int | None, deterministic: bool) -> None:
+        if wanted.kind == "hf":
+            _begin_torch(threads, deterministic=deterministic)
+        self._samplers = made(wanted)
 
     async def open(self, pool: int) -> tuple[str, int, Mapping[str, Json]]:
         """Load one engine; return its name, what it can hold, and its protocol."""
@@ -48,7 +75,7 @@ class Engines:
 
     async def sample(self, pool: int, request: Request) -> Sampled:
         """Sample one turn."""
-        return await self._samplers[pool].sample(request)
+        return await _alive(self._samplers[pool].sample(request))
 
     async def release(self, pool: int, episode: str) -> None:
         """Forget an episode."""
@@ -56,8 +83,26 @@ class Engines:
 
     async def update(self, pool: int, weights: str, version: int, refresh: Refresh) -> Mapping[str, Json]:
         """Serve new weights; return the protocol."""
-        await self._samplers[pool].update(weights, version, refresh)
+        await _alive(self._samplers[pool].update(weights, version, refresh))
         return self._samplers[pool].protocol()
+
+
+def _begin_torch(threads: int | None, *, deterministic: bool) -> None:
+    import torch
+    from transformers import AutoModelForCausalLM  # noqa: F401 - it cannot be imported by two threads at once
+
+    if threads is not None:
+        torch.set_num_threads(threads)
+    torch.use_deterministic_algorithms(deterministic)
+
+
+async def _alive(work: Awaitable[Result]) -> Result:
+    """Return what an engine does. One that is no more ends this process, whose owner starts all of it again."""
+    try:
+        return await work
+    except Ended as error:
+        os.write(2, f"{error}\n".encode())  # its last words, which the owner tells
+        os._exit(1)
 
 
 class Engine:
@@ -147,7 +192,7 @@ class PoolSampler:
 
     def __init__(self, engine: Engine, pool: int) -> None:
         """Stand for one of an engine's pools."""
-        self.name = "hf:0"
+        self.name = "engine"
         self.context = 0
         self._engine = engine
         self._pool = pool
@@ -189,16 +234,14 @@ class PoolSampler:
 
 
 def describe(
-    base: Path, options: LocalOptions, processes: ProcessOptions, *, pools: int, deterministic: bool, folder: Path,
+    wanted: Wanted, processes: ProcessOptions, *, deterministic: bool, folder: Path,
     watch: Watch, say: Callable[[str], None], hold: Hold = Process, name: str = "engine",
 ) -> Engine:  # fmt: skip
-    """Return the engines of so many pools on the model in a folder, in a process of their own.
+    """Return the engines of all pools, in a process of their own.
 
     Args:
-        base: folder of the model that training began with.
-        options: how it is loaded.
+        wanted: what they are.
         processes: threads, deadlines and restarts.
-        pools: how many engines.
         deterministic: one thread, deterministic kernels, and never started again.
         folder: of the run, where the process's output goes.
         watch: whose deadlines hold.
@@ -207,14 +250,17 @@ def describe(
         name: of the engine, and of its log.
     """
     threads = 1 if deterministic else processes.engine_threads
-    make = functools.partial(Engines, base, options, pools, threads, deterministic)
+    make = functools.partial(Engines, wanted, threads, deterministic)
+    environment = surroundings(threads)
+    if (python := os.environ.get(launch.PYTHON)) is not None:
+        environment[launch.PYTHON] = python  # which an actor would not have
     log = folder / "processes" / f"{name.replace(' ', '-')}.log"
 
     async def begin() -> Caller:
-        process = hold(f"the {name}", make, log, watch, processes, surroundings(threads))
+        process = hold(f"the {name}", make, log, watch, processes, environment)
         await process.start()
         return process
 
     if deterministic:
         processes = msgspec.structs.replace(processes, restarts=0)
-    return Engine(begin, pools, processes, say)
+    return Engine(begin, wanted.pools, processes, say)

@@ -2,14 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
-import msgspec
-
 from harness.config import Strict
-from harness.core import Count, Seconds
-
-Natural = Annotated[int, msgspec.Meta(ge=0)]
+from harness.core import Count, Natural, Seconds
 
 
 class ProcessOptions(Strict, frozen=True, kw_only=True):

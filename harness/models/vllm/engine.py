@@ -80,11 +80,23 @@ class VllmSampler:
         runtime: launch.Runtime | None,
         addresses: Sequence[str],
         request_seconds: float,
+        *,
+        own: bool = False,
     ) -> None:
+        """Describe it; `open` starts the servers, or finds them.
+
+        Args:
+            folder: of the model.
+            options: how it is served.
+            runtime: starts servers; None where there are addresses.
+            addresses: of servers that run already.
+            request_seconds: deadline of one request.
+            own: whether the servers are this sampler's own from the start, as one that takes new weights wants them.
+        """
         self.name = "vllm"
         self.context = 0
         self._folder, self._options, self._runtime = folder, options, runtime
-        self._addresses, self._seconds = addresses, request_seconds
+        self._addresses, self._seconds, self._own = addresses, request_seconds, own
         self._replicas: list[Replica] = []
         self._homes: dict[str, Replica] = {}
         """Episode -> the replica that it stays with."""
@@ -109,8 +121,10 @@ class VllmSampler:
             opening = [attached(address, self._seconds) for address in self._addresses]
         else:
             assert self._runtime is not None  # noqa: S101 - whoever made this looked for it
-            places = range(self._options.replicas)
-            opening = [started(self._runtime, self._folder, self._options, place, self._seconds) for place in places]
+            opening = [
+                started(self._runtime, self._folder, self._options, place, self._seconds, own=self._own)
+                for place in range(self._options.replicas)
+            ]
         try:
             outcomes = await asyncio.gather(*map(self._enlist, opening), return_exceptions=True)
             if failures := [each for each in outcomes if isinstance(each, BaseException)]:
@@ -172,7 +186,7 @@ class VllmSampler:
             try:
                 part = await replica.client.complete(request, turn.ids, turn.seed, salt)
             except Refused as error:
-                raise ModelError(await replica.failure(error)) from error
+                raise await replica.failure(error) from error
             finally:
                 self._flying -= 1
             # Where a server does not say what it had in its cache, it may have been anything.
@@ -271,7 +285,7 @@ class VllmSampler:
             try:
                 found = await replica.client.probe(must.ids)
             except Refused as error:
-                raise ModelError(await replica.failure(error)) from error
+                raise await replica.failure(error) from error
             proof.compare(must, found, self._dtype(), replica.name)
 
     def _dtype(self) -> str:

@@ -4,6 +4,9 @@ Started as a script of its own: `python -I keeper.py FOLDER GATE LOCK COMMAND...
 lock says that this keeper lives. A user of the server holds a lock on a file of its own in FOLDER/users for its life,
 so whoever is killed is no user any more. Who joins or ends a server holds the file GATE meanwhile. A server that ends
 by itself leaves its folder, with its status in the file `ended`; one that nobody uses leaves nothing.
+
+It is no child of who started it: some (Ray, for one) kill their children as they end, and a server whose keeper is
+killed while it starts does not hear of that.
 """
 
 from __future__ import annotations
@@ -153,5 +156,7 @@ def _signal_group(leader: int, number: int) -> None:
 
 
 if __name__ == "__main__":
+    if os.fork():
+        os._exit(0)
     # The descriptor in the third place stays open, and so locked, until this process ends.
     keep(Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[4:])

