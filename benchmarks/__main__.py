@@ -60,7 +60,7 @@ def written() -> dict[str, str]:
     """Return the sections that the page has."""
     text = RESULTS.read_text(encoding="utf-8") if RESULTS.exists() else ""
     found = re.split(r"^## (\w+)$", text, flags=re.MULTILINE)[1:]
-    return {name: f"## {name}\n{body}" for name, body in zip(found[::2], found[1::2], strict=True) if name in names()}
+    return {name: f"## {name}{body}" for name, body in zip(found[::2], found[1::2], strict=True) if name in names()}
 
 
 def main() -> None:
