@@ -13,26 +13,34 @@ from envs.os.generate.draw import KEYS, PLACES, SERVICES, Draw
 from envs.os.generate.family import Draft, family
 from envs.os.generate.world import World
 
-WORKER = "#!/bin/sh\n# Waits for work.\nsleep 7200\n"
+SLEEP = "sleep 7200"
+WORKER = f"#!/bin/sh\n# Waits for work.\n{SLEEP}\n"
 QUEUES = ("mail", "video", "audio", "print", "index", "merge")
 COMPARE = """\
-import os, sys
+import os, sys, time
 WANTED = {wanted}
 PROGRAM = {program!r}
-found = []
-for number in filter(str.isdigit, os.listdir("/proc")):
-    try:
-        with open(f"/proc/{{number}}/cmdline", "rb") as file:
-            words = file.read().decode(errors="replace").split("\\0")[:-1]
-        with open(f"/proc/{{number}}/stat") as file:
-            fields = file.read().rpartition(")")[2].split()
-    except OSError:
-        continue
-    if len(words) > 2 and words[1] == PROGRAM and fields[0] != "Z":
-        # This program runs as nice as a shell does that nobody made nicer.
-        found.append((" ".join(words[2:]), "T" if fields[0] == "T" else "", int(fields[16]) - os.nice(0)))
-wanted = [(arguments, state, nice and nice - os.nice(0)) for arguments, state, nice in WANTED]
-sys.exit(0 if sorted(found) == sorted(wanted) else "the processes are not as they should be")
+def running():
+    found = []
+    for number in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open(f"/proc/{{number}}/cmdline", "rb") as file:
+                words = file.read().decode(errors="replace").split("\\0")[:-1]
+            with open(f"/proc/{{number}}/stat") as file:
+                fields = file.read().rpartition(")")[2].split()
+        except OSError:
+            continue
+        if len(words) > 2 and words[1] == PROGRAM and fields[0] != "Z":
+            # This program runs as nice as a shell does that nobody made nicer.
+            found.append((" ".join(words[2:]), "T" if fields[0] == "T" else "", int(fields[16]) - os.nice(0)))
+    return sorted(found)
+wanted = sorted((arguments, state, nice and nice - os.nice(0)) for arguments, state, nice in WANTED)
+for _ in range(10):
+    if running() == wanted:
+        sys.exit(0)
+    # A signal takes its time to arrive.
+    time.sleep(0.1)
+sys.exit("the processes are not as they should be")
 """
 LISTED = """\
 import os, sys
@@ -63,10 +71,10 @@ class Crew:
             output = outputs[place] if outputs else "/dev/null"
             call = f"{first}{self.program} {self.arguments(number)}"
             lines.append(f"( {call} < /dev/null > {output} 2>&1 & {after.format(number=number)} )")
-        # They are all there before the agent looks.
-        pattern = f"^/bin/sh {self.program} "
+        # They are all there before the agent looks, however slow the machine, and each has begun its own sleep: until
+        # then it is two processes of the same arguments for a moment, and a signal to both would last.
         lines.append(
-            f"for n in 1 2 3 4 5 6 7 8 9; do [ $(pgrep -cf '{pattern}') -ge {len(lines)} ] && break; sleep 0.02; done"
+            f"for n in {{1..500}}; do [ $(pgrep -cf '^{SLEEP}$') -ge {len(lines)} ] && break; sleep 0.02; done"
         )
         return "\n".join(lines)
 
@@ -111,7 +119,7 @@ def stop_a_queue(draw: Draw) -> Draft:
         init=crew.world.init(),
         start=crew.start(),
         look=("ps -eo args | grep '[-]-queue' | sort | head -n 8",),
-        act=(f"pkill -f -- '^/bin/sh {crew.program} .*--queue {queue}$'", "sleep 0.1"),
+        act=(f"pkill -f -- '^/bin/sh {crew.program} .*--queue {queue}$'", "sleep 0.5"),
         proof="ps -eo args | grep '[-]-queue' | sort | head -n 8",
         checks=(crew.check(gone=crew.of(queue)),),
         live=True,
@@ -134,7 +142,7 @@ def pause_a_queue(draw: Draw) -> Draft:
         init=crew.world.init(),
         start=crew.start(),
         look=("ps -eo args | grep '[-]-queue' | sort | head -n 8",),
-        act=(f"pkill -STOP -f -- '^/bin/sh {crew.program} .*--queue {queue}$'", "sleep 0.2"),
+        act=(f"pkill -STOP -f -- '^/bin/sh {crew.program} .*--queue {queue}$'", "sleep 0.5"),
         proof="ps -eo state,args | grep '^T.*[-]-queue' | sort | head -n 8",
         checks=(crew.check(stopped=crew.of(queue)),),
         live=True,
@@ -295,7 +303,7 @@ def stop_one(draw: Draw) -> Draft:
         init=crew.world.init(),
         start=crew.start(),
         look=(f"ps -eo args | grep '[-]-id {number}'",),
-        act=(f"kill $(pgrep -f -- '^/bin/sh {crew.program} --id {number} ')", "sleep 0.1"),
+        act=(f"kill $(pgrep -f -- '^/bin/sh {crew.program} --id {number} ')", "sleep 0.5"),
         proof="ps -eo args | grep '[-]-id' | sort | head -n 6",
         checks=(crew.check(gone=[number]),),
         live=True,
