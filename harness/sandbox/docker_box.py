@@ -20,6 +20,8 @@ from harness.sandbox.docker_process import Output, Process, become
 
 BOX = "harness.box"
 """Label that tells boxes from what is made beside them, and one from another."""
+SUSPECT_STATUS = 125
+"""From here on a status is the command's own, or the engine's word that it could not begin it or that it was killed."""
 
 
 class DockerBox:
@@ -107,9 +109,11 @@ class DockerBox:
                     await output.take(process.receive)
                 finally:
                     feeding.cancel()
-            finished = output.finished(await process.status())
+            status = await process.status()
+            if status >= SUSPECT_STATUS:
+                await self._present()
             await self.weigh()
-            return finished
+            return output.finished(status)
         except TimeoutError:
             if process is None:
                 raise self._gone("the engine did not begin a command in time") from None
@@ -136,6 +140,14 @@ class DockerBox:
         try:
             return await self._judges.judge(self.name, self._image, self.bounds, command, seconds=seconds, stdin=stdin)
         except Missing as error:
+            raise self._gone(str(error)) from error
+
+    async def _present(self) -> None:
+        """Raise SandboxError where the box has ended: the engine gives what it killed, or could not begin, a status."""
+        try:
+            if self._keeper:
+                await self._keeper.end_tree(0)
+        except SandboxError as error:
             raise self._gone(str(error)) from error
 
     def _configuration(self, image: Image) -> Mapping[str, Json]:

@@ -43,7 +43,7 @@ while ((my $left = $end - time) > 0) {
   last if select($waiting, undef, undef, $left) < 1;
   last unless sysread STDIN, $heard, 4096, length $heard;
   while ($heard =~ s/^(\d+) (\w+)\n//) {
-    end_tree($1);
+    end_tree($1) if $1;
     syswrite STDOUT, "$2\n";
   }
 }
@@ -74,7 +74,10 @@ class Keeper:
         await self._until(b"ready\n")
 
     async def end_tree(self, process: int) -> None:
-        """Kill a process of the box, its descendants and its session. SandboxError where that is not confirmed."""
+        """Kill a process of the box, its descendants and its session. SandboxError where that is not confirmed.
+
+        Process 0 is nobody: nothing is killed, and the answer says that the box is there.
+        """
         async with self._busy:
             answer = secrets.token_hex(8)
             await self._stream.write(f"{process} {answer}\n".encode())
