@@ -40,6 +40,16 @@ def test_a_tokenizer_writes_any_text_and_reads_it_back(tiny: Path) -> None:
         assert tokenizer.decode(tokenizer.encode(text, add_special_tokens=False)) == text
 
 
+def test_what_is_fixed_in_a_call_is_one_token_each(tiny: Path) -> None:
+    from transformers import AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(tiny)
+    call = '<tool_call>\n{"name": "take_action", "arguments": {"action": "look"}}\n</tool_call>'
+    pieces = [tokenizer.decode([one]) for one in tokenizer.encode(call, add_special_tokens=False)]
+    assert pieces[:4] == ["<tool_call>", '\n{"name": "', "take_action", '", "arguments": {"']
+    assert pieces[-2:] == ['"}}\n', "</tool_call>"] and '": "' in pieces
+
+
 def test_the_template_says_tools_calls_and_answers(tiny: Path) -> None:
     from transformers import AutoTokenizer
 
