@@ -195,8 +195,9 @@ def _encode_blocks(message: Message) -> list[dict[str, Any]]:
     if message.role != "assistant":
         return [_text_block(message.content)]
     kept = (message.opaque or {}).get("blocks")
-    if isinstance(kept, list) and _says(kept) == (message.content, message.tool_calls):
-        return [dict(block) for block in kept]
+    blocks = [block for block in kept if isinstance(block, dict)] if isinstance(kept, list) else []
+    if blocks and _says(blocks) == (message.content, message.tool_calls):
+        return [dict(block) for block in blocks]
     calls = [
         {
             "type": "tool_use",

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from harness.config import ModelOptions
@@ -188,6 +188,7 @@ JSON = st.recursive(
 
 
 @given(JSON, JSON)
+@example([None, {"type": "thinking"}], None)
 def test_any_answer_is_a_reply_or_a_fault(content: Any, usage: Any) -> None:
     try:
         reply, _ = anthropic.decode_reply({"content": content, "stop_reason": content, "usage": usage})
