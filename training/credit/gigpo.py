@@ -1,8 +1,8 @@
 """Group-in-group advantages: the episode's, and the step's among steps from the same state (GiGPO 2505.10978).
 
 Only useful where observations repeat exactly (ALFWorld, WebShop; KG and DB in their first turns): elsewhere each step
-is alone with its state and the step's part is 0. The episode's mean is over attempts, as in the paper (the code released
-with it takes it over steps, so that long attempts weigh more).
+is alone with its state and the step's part is 0. The episode's mean is over attempts, as in the paper (the code
+released with it takes it over steps, so that long attempts weigh more).
 """
 
 from __future__ import annotations
