@@ -37,8 +37,8 @@ MARKS = (
 )
 END_OF_TURN = "<|im_end|>"
 FORMS = ('\n{"name": "', '", "arguments": {"', '", "arguments": {', '": "', '", "', '"}}\n', "}}\n")
-"""What a tool call is made of beside its words. Each is one piece of text to the tokenizer, as are the names of tools:
-a call takes about half as many tokens, and sampling one half the time."""
+"""What a tool call is made of beside its words. Each is one piece of text to the tokenizer, as are the names of tools,
+so that a call takes about half as many tokens."""
 PIECES = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
 """Into which GPT-2 divides a text before it merges bytes."""
 TEMPLATE = """\

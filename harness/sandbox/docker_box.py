@@ -146,7 +146,7 @@ class DockerBox:
         """Raise SandboxError where the box has ended: the engine gives what it killed, or could not begin, a status."""
         try:
             if self._keeper:
-                await self._keeper.end_tree(0)
+                await self._keeper.present()
         except SandboxError as error:
             raise self._gone(str(error)) from error
 

@@ -51,6 +51,8 @@ while ((my $left = $end - time) > 0) {
 """Stopped first and killed after, so that nothing that is still forking slips out between two looks at /proc."""
 
 LISTEN = '$/ = "\\0"; eval <STDIN>'
+NOBODY = 0
+"""The process whose end is asked for where only an answer is wanted."""
 ANSWER_SECONDS = 10.0
 NOISE_BYTES = 1 << 20
 """Read at most while waiting for an answer: root in the box can write to its process 1's output."""
@@ -74,10 +76,14 @@ class Keeper:
         await self._until(b"ready\n")
 
     async def end_tree(self, process: int) -> None:
-        """Kill a process of the box, its descendants and its session. SandboxError where that is not confirmed.
+        """Kill a process of the box, its descendants and its session. SandboxError where that is not confirmed."""
+        await self._ask(process)
 
-        Process 0 is nobody: nothing is killed, and the answer says that the box is there.
-        """
+    async def present(self) -> None:
+        """Hear that the box is there. SandboxError where it is not."""
+        await self._ask(NOBODY)
+
+    async def _ask(self, process: int) -> None:
         async with self._busy:
             answer = secrets.token_hex(8)
             await self._stream.write(f"{process} {answer}\n".encode())
