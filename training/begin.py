@@ -90,3 +90,8 @@ def _make(recipe: Recipe, made: Path, work: Path, plays: Callable[[], Sequence[T
     if wanted is not None:
         learnt = copying.run(drawn, wanted, device=recipe.learner.device, say=say, out=made, work=work / "copying")
         say(f"copying: {learnt.lessons} of {len(copying.LESSONS)} lessons known after {learnt.seconds:.0f} s")
+        if learnt.lessons < len(copying.LESSONS):
+            say(
+                "warning: a model that has not learnt to copy hardly learns to play: give begin.copying.seconds more "
+                f"than {wanted.seconds:g}, or begin again when the machine is idle"
+            )

@@ -11,6 +11,8 @@ import math
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path
+from random import Random
+from typing import Literal
 
 import msgspec
 
@@ -23,7 +25,7 @@ from envs.kg.oxigraph import Oxigraph
 from envs.kg.session import TOOLS, Ground, Session, demonstration
 from envs.kg.sparql import Dialect, Fixed, Upstream
 from harness.config import Strict, convert
-from harness.core import EnvOptions, Json, Message, Policy, Task, ToolSpec
+from harness.core import EnvOptions, Json, Message, Policy, Task, ToolSpec, seed_of
 from harness.errors import SetupError, nearest
 from harness.prompts import load
 
@@ -45,6 +47,8 @@ class Settings(Strict, frozen=True, kw_only=True):
 
     difficulty: float | None = None
     """Between 0 and 1, for bundled tasks; None mixes them."""
+    gold: Literal["shortest", "searching"] = "shortest"
+    """What gold play of bundled tasks is like: it knows the vocabulary, or tries what is listed until it fits."""
     sparql_url: str | None = None
     """A SPARQL endpoint that holds Freebase, for the published splits: `http://host:port/sparql`."""
     path: str | None = None
@@ -158,6 +162,11 @@ class KgEnv:
     def demonstrate(self, task: Task) -> Policy:
         """Return gold play: the gold calls, one a message, then the answer."""
         data = of(task)
+        if self.settings.gold == "searching":
+            from envs.kg.searching import searching  # as the generator
+
+            random = Random(seed_of("kg searching", task.id))
+            data = msgspec.structs.replace(data, actions=searching(data, random, TURNS - 1))
         return demonstration(data, sum(message.role == "assistant" for message in self._opening(data)))
 
     def protocol(self, split: str) -> Mapping[str, Json]:

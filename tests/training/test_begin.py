@@ -11,6 +11,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -72,6 +73,7 @@ def test_each_part_is_cut_off_and_taken_up(small: Recipe, tmp_path: Path, monkey
         patch.setattr(warmstart, "step", counted)
         said = begun(small, tmp_path / "whole")
     assert said[0] == "gold play of 24 train tasks" and "2 of 2 lessons known" in said[3]
+    assert not any("warning" in line for line in said)
     assert {path.name for path in (tmp_path / "whole").iterdir()} == {"made", "base"}
 
     played: list[str] = []
@@ -105,6 +107,17 @@ def test_each_part_is_cut_off_and_taken_up(small: Recipe, tmp_path: Path, monkey
     assert first[0].step == 24 - 10 and first[0].seconds > 0
     assert weights(tmp_path / "cut" / "base") == weights(tmp_path / "whole" / "base")
     assert begun(small, tmp_path / "cut") == [], "what is there is not made again"
+
+
+def test_a_model_that_did_not_learn_to_copy_in_time_is_told_of(
+    small: Recipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(copying, "KNOWN", 0.0)
+    assert small.begin.copying is not None
+    short = msgspec.structs.replace(small.begin.copying, seconds=0.2)
+    said = begun(msgspec.structs.replace(small, begin=msgspec.structs.replace(small.begin, copying=short)), tmp_path)
+    assert "copying: 0 of 2 lessons known" in said[1]
+    assert "give begin.copying.seconds more than 0.2" in said[2]
 
 
 def test_with_other_settings_it_begins_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -87,6 +89,21 @@ def test_groups_whose_rewards_are_alike_are_filtered() -> None:
     found = assigned([making.attempt(1), making.attempt(1)], [making.attempt(1), making.attempt(0)])
     assert {place.group_id for _, place in found.attempts} == {1}
     assert found.filtered == {"all_alike": 1}
+
+
+@pytest.mark.parametrize("rule", ["grpo", "dr_grpo", "rloo"])
+@pytest.mark.parametrize("reward", [0.1, 0.3, 1e9 / 3])
+def test_rounding_alone_is_no_advantage(rule: str, reward: float) -> None:
+    assert assigned([making.attempt(reward)] * 7, rule=rule).filtered == {"all_alike": 1}
+
+
+def test_gigpo_compares_the_ways_of_a_group_that_always_succeeds() -> None:
+    short = replace(making.attempt(1), anchors=("asked",))
+    long = replace(making.attempt(1), anchors=("asked", "lost"), turns=2)
+    found = assigned([short, long], [short, short], [long, long], rule="gigpo")
+    assert [place.group_id for _, place in found.attempts] == [0, 0]
+    assert [place.advantages.round(9).tolist() for _, place in found.attempts] == [[0.025], [-0.025, 0.0]]
+    assert found.filtered == {"all_alike": 2}
 
 
 def test_an_infrastructure_failure_is_neither_compared_with_nor_trained_on() -> None:

@@ -1,7 +1,8 @@
 """What each turn of each attempt was worth: rule, filter, normalisation, in this order, before any token is looked at.
 
-Decided here: infrastructure failures are masked and never compared with; groups whose rewards are all alike say nothing
-and are filtered *before* the normalisation, which would else give them an advantage.
+Decided here: infrastructure failures are masked and never compared with; groups in which nothing is worth more than
+anything else say nothing and are filtered *before* the normalisation, which would else give them an advantage. Under
+`gigpo` a group that always succeeds may still say which way was the shorter.
 """
 
 from __future__ import annotations
@@ -57,7 +58,9 @@ def _scalar(formula: Callable[[Doubles], Doubles]) -> Rule:
     """Make a rule of one that gives every turn of an attempt the same."""
 
     def rule(attempts: Sequence[Attempt]) -> list[Doubles]:
-        values = formula(_rewards(attempts))
+        rewards = _rewards(attempts)
+        # Of rewards that are alike rounding alone would be left, which some formulas divide by next to nothing.
+        values = formula(rewards) if np.ptp(rewards) else np.zeros_like(rewards)
         return [np.full(one.turns, value) for one, value in zip(attempts, values, strict=True)]
 
     return rule
@@ -99,16 +102,16 @@ def assign(groups: Sequence[Group], rule: Rule, floors: Floors | None = FLOORS, 
     filtered: dict[str, int] = defaultdict(int)
     for group in sorted(groups, key=lambda group: group.group_id):
         members = [(place, one) for place, one in enumerate(group.attempts) if one.by_agent and one.turns]
-        rewards = _rewards([one for _, one in members])
         if len(members) < LEAST:
             filtered["too_few_scored"] += 1
-        elif np.ptp(rewards) == 0:
+            continue
+        values = rule([one for _, one in members])
+        if not any(value.any() for value in values):
             filtered["all_alike"] += 1
-        else:
-            values = rule([one for _, one in members])
-            scored += [
-                (one, Place(group.group_id, place, value)) for (place, one), value in zip(members, values, strict=True)
-            ]
+            continue
+        scored += [
+            (one, Place(group.group_id, place, value)) for (place, one), value in zip(members, values, strict=True)
+        ]
     notes = _notes(scored)
     if floors is not None:
         scored = [

@@ -52,6 +52,8 @@ def advantages(
 
 
 def _normalised(values: Doubles, divide: bool) -> Doubles:
-    """Centre a group of values; a value alone becomes 0."""
+    """Centre a group of values; those that are alike, or one alone, become 0 and not what rounding leaves of them."""
+    if np.ptp(values) == 0:
+        return np.zeros_like(values)
     centred = values - values.mean()
-    return np.asarray(centred / (values.std(ddof=1) + EPSILON) if divide and len(values) > 1 else centred)
+    return np.asarray(centred / (values.std(ddof=1) + EPSILON) if divide else centred)

@@ -7,7 +7,6 @@ sides, a superlative leaves some out, a count is two or more.
 
 from __future__ import annotations
 
-import datetime
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -145,8 +144,7 @@ class _Draft:
         return self._follow(group, self._one_of([r for r in self._world.schema.leaving[group.type] if r.name != came]))
 
     def _follow(self, group: Group, relation: Relation) -> Group:
-        leads = self._world.leads
-        reached = frozenset(e for member in group.members for e in leads.get((member, relation.name), ()))
+        reached = self._world.reached(group.members, relation.name)
         whole = len(self._world.of_type[relation.target])
         self._need(0 < len(reached) <= min(self._plan.most, whole // 2))
         self._call("get_relations", group.handle)
@@ -180,10 +178,8 @@ class _Draft:
     def _ranked(self, group: Group) -> tuple[Attribute, Group]:
         self._need(len(group.members) >= self._plan.least)
         attribute = self._one_of(self._world.schema.attributes_of[group.type])
-        values = {member: _rank(self._world.values[member, attribute.name]) for member in group.members}
         most = self._plan.kind == "argmax"
-        best = (max if most else min)(values.values())
-        members = frozenset(member for member, value in values.items() if value == best)
+        members = self._world.extreme(group.members, attribute.name, most)
         self._need(len(members) < len(group.members))
         self._call("get_attributes", group.handle)
         handle = self._variable(self._plan.kind, group.handle, attribute.name)
@@ -216,7 +212,3 @@ def _described(group: Group) -> Phrase:
     if isinstance(group.phrase, str):
         raise UnfairError
     return group.phrase
-
-
-def _rank(value: int | datetime.date) -> int:
-    return value if isinstance(value, int) else value.toordinal()

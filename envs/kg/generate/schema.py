@@ -111,6 +111,11 @@ class Schema(Value, frozen=True, kw_only=True, dict=True):
         return {each.name: each for each in self.types}
 
     @cached_property
+    def relation_of(self) -> dict[str, Relation]:
+        """Relations by name."""
+        return {each.name: each for each in self.relations}
+
+    @cached_property
     def leaving(self) -> dict[str, tuple[Relation, ...]]:
         """The relations that leave each type."""
         return {each.name: tuple(r for r in self.relations if r.source == each.name) for each in self.types}

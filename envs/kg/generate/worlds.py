@@ -29,6 +29,16 @@ class World:
     values: dict[tuple[str, str], int | datetime.date] = field(default_factory=dict)
     """(entity, attribute) -> its value."""
 
+    def reached(self, members: frozenset[str], relation: str) -> frozenset[str]:
+        """Return what a relation leads to from any of the members."""
+        return frozenset(each for member in members for each in self.leads.get((member, relation), ()))
+
+    def extreme(self, members: frozenset[str], attribute: str, most: bool) -> frozenset[str]:
+        """Return the members that rank first by an attribute, or, without `most`, last."""
+        ranks = {member: _rank(self.values[member, attribute]) for member in members}
+        best = (max if most else min)(ranks.values())
+        return frozenset(member for member, place in ranks.items() if place == best)
+
 
 @lru_cache(maxsize=8)
 def world(split: str, number: int) -> World:
@@ -77,3 +87,7 @@ def _value(attribute: Attribute, dice: Dice) -> int | datetime.date:
     if attribute.kind == "number":
         return number * attribute.step
     return datetime.date(number, dice.between(1, 12), dice.between(1, 28))
+
+
+def _rank(value: int | datetime.date) -> int:
+    return value if isinstance(value, int) else value.toordinal()
