@@ -83,7 +83,7 @@ def recipe(layout: str) -> Recipe:
 def made(folder: Path) -> Path:
     """Return the model that all runs begin with."""
     if not folder.is_dir():
-        plays = sft.plays(ENVS, TASKS, 0, ENVS)
+        plays = sft.plays(dict.fromkeys(ENVS, TASKS), 0, ENVS)
         source = folder.with_name("made")
         shutil.rmtree(source, ignore_errors=True)
         newmodel.make(source, newmodel.SHAPES["tiny"], plays, seed=0)

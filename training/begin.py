@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import functools
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -54,7 +54,7 @@ def _begin(recipe: Recipe, base: Path, work: Path, say: Say) -> None:
 
     @functools.cache
     def plays() -> Sequence[Trajectory]:
-        found = gold_play(recipe, given.tasks, work)
+        found = gold_play(recipe, recipe.demonstrated, work)
         say(f"gold play of {len(found):,} train tasks")
         return renaming.renamed(found, given.renamed, recipe.seed)
 
@@ -70,12 +70,12 @@ def _begin(recipe: Recipe, base: Path, work: Path, say: Say) -> None:
     say(f"warm start: {done.tokens:,} tokens in {done.seconds:.0f} s, last loss {done.loss:.3f}")
 
 
-def gold_play(recipe: Recipe, tasks: int, work: Path | None = None) -> list[Trajectory]:
-    """Return gold play of a recipe's environments, of so many tasks each and of none that a held-out split has.
+def gold_play(recipe: Recipe, tasks: Mapping[str, int], work: Path | None = None) -> list[Trajectory]:
+    """Return gold play of a recipe's environments, of so many tasks of each, and of none that a held-out split has.
 
     Held out is what is so under the settings of gold play, and under those that are trained with.
     """
-    found = sft.plays(recipe.envs, tasks, recipe.seed, recipe.gold, work)
+    found = sft.plays(tasks, recipe.seed, recipe.gold, work)
     others = recipe.envs.keys() & recipe.begin.envs.keys()
     held_out = {name: heldout.digests(name, EnvOptions(settings=recipe.envs[name])) for name in others}
     return [play for play in found if play.digest not in held_out.get(play.env, ())]

@@ -57,7 +57,7 @@ def sft(
     settings, work = parse_overrides(overrides), partway.beside(out)
 
     def sequences() -> list[Segment]:
-        played = room.plays(dict.fromkeys(envs), tasks, seed, settings, work)
+        played = room.plays(dict.fromkeys(envs, tasks), seed, settings, work)
         click.echo(f"{len(played):,} tasks of gold play", err=True)
         return room.segments(source, played)
 
@@ -140,6 +140,7 @@ def _forecast(recipe: Recipe, folder: Path, *, resume: bool, as_json: bool) -> N
 
     from training import budget, forecast, preflight
 
+    preflight.require_envs(recipe)
     size = budget.size_of(recipe)
     parts = forecast.parts_of(recipe, size)
     known = (recipe, size, parts, folder, forecast.plays_of(recipe))

@@ -89,20 +89,20 @@ class Curriculum(Value, frozen=True, kw_only=True):
         return next(choice for choice in self.open if choice.group_id == group_id)
 
 
-def begin(envs: Sequence[str], options: CurriculumOptions, shown: int = 0) -> Curriculum:
+def begin(envs: Sequence[str], options: CurriculumOptions, shown: Mapping[str, int] | None = None) -> Curriculum:
     """Return a curriculum of which nothing was played. SetupError for a share of an environment that is not there.
 
     Args:
         envs: names of the environments.
         options: how tasks are chosen.
-        shown: the first tasks of each environment of which the model has seen gold play: it would only recite them.
+        shown: environment -> how many of its first tasks the model has seen gold play of: it would only recite them.
     """
     if unknown := sorted(set(options.shares) - set(envs)):
         raise SetupError(f"a share is given for '{unknown[0]}', which is not trained on: add it, or take the share out")
     if list(options.horizon) != sorted(options.horizon):
         raise SetupError("the horizon's versions must rise")
-    first = shown if options.first is None else options.first
-    return Curriculum(envs={name: EnvNote(cursor=first) for name in envs})
+    first = (shown or {}) if options.first is None else dict.fromkeys(envs, options.first)
+    return Curriculum(envs={name: EnvNote(cursor=first.get(name, 0)) for name in envs})
 
 
 def choose(state: Curriculum, options: CurriculumOptions, seed: int) -> tuple[Curriculum, Choice]:

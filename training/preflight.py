@@ -25,14 +25,20 @@ def check(recipe: Recipe, folder: Path, *, resume: bool) -> None:
     require_packages(recipe)
     cluster.require(recipe.cluster, recipe.spread)
     record.require(recipe.log)
-    for name, settings in recipe.envs.items():
-        env = registry.make_env(name, EnvOptions(settings=settings))
-        if recipe.collect.split not in env.splits():
-            raise SetupError(f"{name} has no split '{recipe.collect.split}' to train on: leave {name} out")
+    require_envs(recipe)
     size = budget.size_of(recipe)
     if recipe.begin.model is not None:
         load_tokenizer(Path(recipe.begin.model).expanduser())
     require_room(recipe, size, folder, resume=resume)
+
+
+def require_envs(recipe: Recipe) -> None:
+    """Refuse an environment, or a setting of one, that there is not, for training or for gold play."""
+    for name, settings in recipe.envs.items():
+        env = registry.make_env(name, EnvOptions(settings=settings))
+        if recipe.collect.split not in env.splits():
+            raise SetupError(f"{name} has no split '{recipe.collect.split}' to train on: leave {name} out")
+        registry.make_env(name, EnvOptions(settings=recipe.gold[name]))
 
 
 def require_room(recipe: Recipe, size: Size, folder: Path, *, resume: bool) -> None:

@@ -38,8 +38,9 @@ class BeginOptions(Strict, frozen=True, kw_only=True):
     model: str | None = None
     """Folder of a model; None makes one (`shape`)."""
     shape: str = "tiny"
-    tasks: Count = 500
-    """Train tasks of each environment whose gold play the model and its tokenizer are made of."""
+    tasks: Count | Mapping[str, Count] = 500
+    """Train tasks whose gold play the model and its tokenizer are made of: of each environment, or environment -> how
+    many of it."""
     envs: Mapping[str, Mapping[str, Json]] = {}
     """Environment -> settings of its gold play, laid over those that it is trained with: easier tasks, say."""
     longest: Count = 2048
@@ -114,9 +115,15 @@ class Recipe(Strict, frozen=True, kw_only=True):
         return {name: {**settings, **self.begin.envs.get(name, {})} for name, settings in self.envs.items()}
 
     @property
-    def shown(self) -> int:
-        """How many train tasks of each environment, the first ones, the warm start learns to play."""
-        return 0 if self.begin.warm_start is None else self.begin.tasks
+    def demonstrated(self) -> dict[str, int]:
+        """Environment -> how many of its train tasks, the first ones, have gold play."""
+        given = self.begin.tasks
+        return {name: given if isinstance(given, int) else given[name] for name in self.envs}
+
+    @property
+    def shown(self) -> Mapping[str, int]:
+        """Environment -> how many of these the warm start learns to play."""
+        return {} if self.begin.warm_start is None else self.demonstrated
 
     @property
     def spread(self) -> ProcessOptions:
@@ -144,6 +151,8 @@ def load(name: str, above: Mapping[str, Any]) -> Recipe:
         raise SetupError(f"{path.name}: envs names no environment to train on")
     if unknown := [name for name in recipe.begin.envs if name not in recipe.envs]:
         raise SetupError(f"{path.name}: begin.envs names '{unknown[0]}', which envs does not: add it, or leave it out")
+    if not isinstance(recipe.begin.tasks, int) and (odd := sorted(recipe.begin.tasks.keys() ^ recipe.envs.keys())):
+        raise SetupError(f"{path.name}: begin.tasks and envs must name the same environments, and not '{odd[0]}' alone")
     if recipe.eta < 0:
         raise SetupError(f"{path.name}: eta must be 0 or more, not {recipe.eta}")
     return recipe

@@ -33,8 +33,7 @@ LONGEST = 4096
 
 
 def plays(
-    names: Iterable[str],
-    tasks: int,
+    tasks: Mapping[str, int],
     seed: int,
     settings: Mapping[str, Mapping[str, Json]],
     work: Path | None = None,
@@ -42,8 +41,7 @@ def plays(
     """Return gold play of train tasks that is right and that no held-out split has.
 
     Args:
-        names: of the environments.
-        tasks: of each.
+        tasks: environment -> how many of it.
         seed: of the play.
         settings: environment -> its settings.
         work: folder where plays are kept as they are made; what is there is not played again.
@@ -52,13 +50,13 @@ def plays(
         SetupError: an environment cannot be played here, or its gold play fails.
     """
     found: list[Trajectory] = []
-    for number, name in enumerate(names):
+    for number, (name, count) in enumerate(tasks.items()):
         options = EnvOptions(settings=settings.get(name, {}))
         if work is None:
-            played = asyncio.run(gold_play(name, tasks, seed, options))
+            played = asyncio.run(gold_play(name, count, seed, options))
         else:
             with partway.Plays(work / f"plays-{number}.jsonl") as kept:
-                played = asyncio.run(gold_play(name, tasks, seed, options, known=kept.known, keep=kept.keep))
+                played = asyncio.run(gold_play(name, count, seed, options, known=kept.known, keep=kept.keep))
         right = [play for play in played if play.score.value == 1]
         if len(right) < len(played) / 2:
             raise SetupError(

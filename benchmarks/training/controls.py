@@ -76,10 +76,9 @@ def continued_sft(recipe: Recipe, base: Path, out: Path, seconds: float, say: Sa
 
 def further_plays(recipe: Recipe) -> list[Trajectory]:
     """Return gold play of train tasks that come after those of the warm start, and are none of them."""
-    found, most = [], recipe.begin.tasks
-    for env in recipe.envs:
-        alone = msgspec.structs.replace(recipe, envs={env: recipe.envs[env]})
-        played = gold_play(alone, (1 + FURTHER) * most)
+    found = []
+    for env, most in recipe.demonstrated.items():
+        played = gold_play(recipe, {env: (1 + FURTHER) * most})
         seen = {play.digest for play in played[:most]}
         found += [play for play in played[most:] if play.digest not in seen]
     return found

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path
 from random import Random
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
 
@@ -49,6 +49,8 @@ class Settings(Strict, frozen=True, kw_only=True):
     """Between 0 and 1, for bundled tasks; None mixes them."""
     gold: Literal["shortest", "searching"] = "shortest"
     """What gold play of bundled tasks is like: it knows the vocabulary, or tries what is listed until it fits."""
+    breadth: Annotated[int, msgspec.Meta(ge=0, le=36)] = 0
+    """How many relations each entity of bundled tasks has besides its schema's own, which no question asks for."""
     sparql_url: str | None = None
     """A SPARQL endpoint that holds Freebase, for the published splits: `http://host:port/sparql`."""
     path: str | None = None
@@ -143,7 +145,7 @@ class KgEnv:
         """Return the graph of a task, what its listings may show, and how it is asked."""
         graph: Graph
         if data.graph == "world" and data.world is not None:
-            graph, vocabulary = _world_graph(*data.world, self.settings.query_seconds)
+            graph, vocabulary = _world_graph(*data.world, self.settings.breadth, self.settings.query_seconds)
         else:
             folder = self._places().ontology
             vocabulary = official.vocabulary(folder, self.rules)
@@ -166,7 +168,7 @@ class KgEnv:
             from envs.kg.searching import searching  # as the generator
 
             random = Random(seed_of("kg searching", task.id))
-            data = msgspec.structs.replace(data, actions=searching(data, random, TURNS - 1))
+            data = msgspec.structs.replace(data, actions=searching(data, random, TURNS - 1, self.settings.breadth))
         return demonstration(data, sum(message.role == "assistant" for message in self._opening(data)))
 
     def protocol(self, split: str) -> Mapping[str, Json]:
@@ -175,7 +177,9 @@ class KgEnv:
         if split in BUNDLED:
             from envs.kg import tasks
 
-            data: Json = {"difficulty": self.settings.difficulty, "generator": tasks.VERSION}
+            data: dict[str, Json] = {"difficulty": self.settings.difficulty, "generator": tasks.VERSION}
+            if self.settings.breadth:
+                data["breadth"] = self.settings.breadth
         else:
             chosen, places = official.SPLITS[split], self._places()
             files = (places.questions / chosen.file, places.ontology / "fb_roles", places.ontology / "vocab.json")
@@ -212,14 +216,16 @@ class KgEnv:
 
 
 @lru_cache(maxsize=8)
-def _world_graph(split: str, number: int, seconds: float) -> tuple[Graph, Vocabulary]:
+def _world_graph(split: str, number: int, breadth: int, seconds: float) -> tuple[Graph, Vocabulary]:
     """Return a generated graph, which sessions share, and its vocabulary."""
+    from envs.kg.generate.besides import TARGETS, TYPES, besides
     from envs.kg.generate.worlds import world
 
-    found = world(split, number)
+    found, more = world(split, number), besides(split, number, breadth)
     facts = [(entity, name, target) for (entity, name), targets in found.leads.items() for target in targets]
+    facts += [(entity, name, TARGETS[name]) for entity, names in more.items() for name in names]
     values = [(entity, name, value) for (entity, name), value in found.values.items()]
-    types = {relation.name: relation.target for relation in found.schema.relations}
+    types = TYPES | {relation.name: relation.target for relation in found.schema.relations}
     attributes = frozenset(attribute.name for attribute in found.schema.attributes)
     return Oxigraph(Triples(facts, values), seconds), Vocabulary(types, attributes)
 

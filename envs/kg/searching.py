@@ -8,26 +8,34 @@ short as it must to end in time.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from random import Random
 
 from envs.kg.data import LISTING, Action, TaskData
+from envs.kg.generate.besides import besides
 from envs.kg.generate.worlds import World, world
 
 
-def searching(data: TaskData, random: Random, most: int) -> tuple[Action, ...]:
-    """Return gold calls with vain ones before them, at most so many in all; those of a published task as they are."""
+def searching(data: TaskData, random: Random, most: int, breadth: int = 0) -> tuple[Action, ...]:
+    """Return gold calls with vain ones before them, at most so many in all; those of a published task as they are.
+
+    `breadth` is how many relations besides its schema's own each entity has.
+    """
     if data.world is None:
         return data.actions
-    return tuple(_Search(data, world(*data.world), random, most - len(data.actions)).calls())
+    more = besides(*data.world, breadth)
+    return tuple(_Search(data, world(*data.world), more, random, most - len(data.actions)).calls())
 
 
 class _Search:
     """Follows the gold calls, and knows what each variable holds."""
 
-    def __init__(self, data: TaskData, found: World, random: Random, spare: int) -> None:
+    def __init__(
+        self, data: TaskData, found: World, more: Mapping[str, Iterable[str]], random: Random, spare: int
+    ) -> None:
         self._data = data
         self._world = found
+        self._more = more
         self._random = random
         self._spare = spare
         self._sets: list[frozenset[str]] = []
@@ -56,7 +64,7 @@ class _Search:
             for each in schema.leaving[right.source]
             if each.target != right.target and self._world.reached(members, each.name)
         ]
-        order = [gold, *others]
+        order = [gold, *others, *sorted({each for member in members for each in self._more[member]})]
         self._random.shuffle(order)
         for relation in order[: min(order.index(gold), self._spare)]:
             self._spare -= 1

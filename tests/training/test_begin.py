@@ -135,18 +135,18 @@ def test_gold_play_may_be_of_easier_tasks_than_those_trained_on() -> None:
     asked = {"envs": {"kg": {"difficulty": 0.4}}, "begin": {"envs": {"kg": {"difficulty": 0.0}}}}
     recipe = recipes.made({"name": "easier", "steps": 1, **asked}, "easier")
     assert recipe.envs["kg"]["difficulty"] == 0.4
-    played = begin.gold_play(recipe, 5)
+    played = begin.gold_play(recipe, {"kg": 5})
     assert played and all(play.task_id.startswith("train-d0-") for play in played)
 
 
 def test_a_line_that_is_not_whole_is_played_again(tmp_path: Path) -> None:
-    names = [beginner.ENV]
-    plays = sft.plays(names, 3, 0, {}, tmp_path)
+    tasks = {beginner.ENV: 3}
+    plays = sft.plays(tasks, 0, {}, tmp_path)
     path = tmp_path / "plays-0.jsonl"
     path.write_bytes(path.read_bytes()[:-5])
     with Plays(path) as kept:
         assert list(kept.known) == [play.task_id for play in plays[:2]]
-    again = sft.plays(names, 3, 0, {}, tmp_path)
+    again = sft.plays(tasks, 0, {}, tmp_path)
     assert [play.history for play in again] == [play.history for play in plays]
     assert path.read_bytes().count(b"\n") == 3
 

@@ -98,6 +98,14 @@ def test_too_little_memory_is_refused_before_anything_is_made(run: Run, monkeypa
     assert not Path("run").exists()
 
 
+@pytest.mark.parametrize("dry", [(), ("--dry-run",)])
+@pytest.mark.parametrize("setting", ["envs.kg.gold=serching", "begin.envs.kg.gold=serching", "envs.kg.breadth=-1"])
+def test_a_wrong_setting_of_an_environment_is_refused_dry_or_not(run: Run, dry: tuple[str, ...], setting: str) -> None:
+    code, out, err = run("--recipe", "tiny", "--out", "run", *dry, "--set", setting)
+    assert (code, out) == (2, "") and "env.kg" in err and err.count("\n") == 1
+    assert not Path("run").exists()
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -108,6 +116,7 @@ def test_too_little_memory_is_refused_before_anything_is_made(run: Run, monkeypa
         (("--set", 'begin.model="nowhere"'), "holds no config.json"),
         (("--set", 'begin.shape="huge"'), "there is no begin.shape 'huge'"),
         (("--set", "envs.atlantis={}"), "no env 'atlantis'"),
+        (("--set", "begin.tasks={kg=3}"), "begin.tasks and envs must name the same environments"),
         (("--set", 'collect.split="training"'), "has no split 'training' to train on"),
         (("--resume", "."), "holds no training run"),
     ],

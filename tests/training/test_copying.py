@@ -40,7 +40,7 @@ def test_a_model_that_was_taught_copies_tokens_it_was_not_taught_with(tmp_path: 
     from training import learner, sft, warmstart
     from training.learner.options import LearnerOptions
 
-    plays = sft.plays(["kg"], 30, 0, {})
+    plays = sft.plays({"kg": 30}, 0, {})
     newmodel.make(tmp_path / "model", newmodel.SHAPES["tiny"], plays, seed=0)
     found = copying.run(tmp_path / "model", CopyingOptions(seconds=400), device="cpu", say=lambda line: None)
     assert found.lessons == len(LESSONS)

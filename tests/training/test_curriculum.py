@@ -92,7 +92,7 @@ def test_tasks_of_the_band_are_played_again() -> None:
 
 @pytest.mark.parametrize(("options", "first"), [(CurriculumOptions(), 300), (CurriculumOptions(first=7), 7)])
 def test_tasks_of_gold_play_are_passed_over(options: CurriculumOptions, first: int) -> None:
-    _, chosen = run(choosing.begin(["odd"], options, shown=300), options, 3, under_way=1)
+    _, chosen = run(choosing.begin(["odd"], options, shown={"odd": 300}), options, 3, under_way=1)
     assert [choice.index for choice in chosen] == [first, first + 1, first + 2]
 
 

@@ -256,6 +256,7 @@ async def test_a_variable_cannot_grow_without_end(opened: Opened, holder: Holder
     ("settings", "wanted"),
     [
         ({"difficulty": 2}, "difficulty"),
+        ({"breadth": 37}, "breadth"),
         ({"query_seconds": 0}, "query_seconds"),
         ({"sparql_url": "localhost:8890"}, "http://host:port/sparql"),
         ({"sparql_url": "http://"}, "http://host:port/sparql"),
