@@ -22,10 +22,10 @@ from training.recipe import Recipe
 
 def check(recipe: Recipe, folder: Path, *, resume: bool) -> None:
     """Refuse a run that is sure to fail. SetupError in one sentence; nothing was made."""
+    require_envs(recipe)
     require_packages(recipe)
     cluster.require(recipe.cluster, recipe.spread)
     record.require(recipe.log)
-    require_envs(recipe)
     size = budget.size_of(recipe)
     if recipe.begin.model is not None:
         load_tokenizer(Path(recipe.begin.model).expanduser())
