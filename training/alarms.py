@@ -169,7 +169,7 @@ def env_errors_rising(history: History, options: AlarmOptions) -> Alarm | None:
         options.env_errors,
         "environment errors rising",
         "of the attempts failed in their environment or engine",
-        "look at the failures in the log, run `harness doctor`, or lower max_running",
+        "look at the failures in the log, run `harness doctor`, or lower running",
     )
 
 
@@ -192,7 +192,7 @@ def loop_lagging(history: History, options: AlarmOptions) -> Alarm | None:
         worst,
         "event loop lagging",
         "the event loop is {0:.2g} seconds late",
-        "move the environment that computes most into worker processes, or lower max_running",
+        "play the episodes in processes of their own (processes.players), or lower running",
     )
 
 

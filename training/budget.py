@@ -275,7 +275,7 @@ def _processes(recipe: Recipe, device: str) -> list[Part]:
     """Return what the processes take by being there: collectors, evaluation, engines, the learner's ranks."""
     away = recipe.cluster.address is not None
     learners = recipe.ranks if recipe.spread.learner and not away else 0
-    count = 2 + learners + int(recipe.spread.engine and not away)
+    count = 2 + learners + (0 if away else int(recipe.spread.engine) + recipe.spread.players)
     found = [Part(f"{count} processes", MEMORY, count * PROCESS, count * PROCESS)]
     on_gpu = ((recipe.learner.device, 0 if away else max(learners, 1)), (recipe.engine.device, 1 if away else 2))
     for name, number in on_gpu:

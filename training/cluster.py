@@ -1,9 +1,9 @@
-"""The learner's ranks and the engines as actors of a Ray cluster: where they are placed, and how they are called.
+"""Learner, engines and players as actors of a Ray cluster: where they are placed, and how they are called.
 
 Decided here: an actor holds the same object that a child process does, by the same rule (`child.Holder`), so the loop,
 the learner and the engines know nothing of it, and the rules of `processes` hold: an actor whose process or node dies
-is `Lost`, an engine is started again wherever there is room, a learner goes back to its last checkpoint. The loop, the
-collectors and the evaluations stay with whoever calls `harness train`.
+is `Lost`, an engine or a player is started again wherever there is room, a learner goes back to its last checkpoint.
+The loop, the collector's bookkeeping and the evaluations stay with whoever calls `harness train`.
 
 Weights go by the run's folder, which every node must see under the same path: snapshots and checkpoints are read again
 long after they were written, by stale pools, by evaluations and by a run that is taken up, when an object store may
@@ -44,7 +44,7 @@ Share = Annotated[float, msgspec.Meta(ge=0)]
 
 
 class ClusterOptions(Strict, frozen=True, kw_only=True):
-    """Where learner and engines run. It changes speed, never what is learnt, so it is not in a recipe's digest."""
+    """Where learner, engines and players run: it changes speed, never what is learnt, and is in no recipe's digest."""
 
     address: str | None = None
     """Of a Ray cluster, as Ray has it; `auto` is the one that this machine belongs to. None uses none."""
@@ -54,6 +54,8 @@ class ClusterOptions(Strict, frozen=True, kw_only=True):
     engine_cpus: Share = 1.0
     """and each replica of the engines."""
     engine_gpus: Share = 0.0
+    player_cpus: Share = 1.0
+    """What each player takes (`processes.players`)."""
     replicas: Count = 1
     """Of the engines. Each computes all pools; an episode stays with one."""
     connect_seconds: Seconds = 120.0
@@ -64,6 +66,7 @@ class Holds(NamedTuple):
 
     learner: Hold
     engine: Hold
+    player: Hold
 
 
 class Resources(NamedTuple):
@@ -336,10 +339,11 @@ async def joined(options: ClusterOptions, processes: ProcessOptions) -> AsyncIte
     """
     require(options, processes)
     if options.address is None:
-        yield Holds(Process, Process)
+        yield Holds(Process, Process, Process)
         return
     async with cluster.joined(options.address, options.connect_seconds):
         yield Holds(
             functools.partial(Actor, Resources(options.learner_cpus, options.learner_gpus)),
             functools.partial(Actor, Resources(options.engine_cpus, options.engine_gpus)),
+            functools.partial(Actor, Resources(options.player_cpus, 0.0)),
         )

@@ -1,4 +1,4 @@
-"""Plays groups of G attempts at one task with the hub's `rollout`, many at once, as far as the admission rule lets it.
+"""Plays groups of G attempts at one task, many groups at once, as far as the admission rule lets it.
 
 Decided here: what the agent brought about is worth what `samples` says it is; what infrastructure broke is played again
 under the same seed, a bounded number of times a group, and then the whole group is dropped and its capacity given back.
@@ -13,14 +13,14 @@ from typing import Annotated
 
 import msgspec
 
-from harness.core import Agent, Count, Env, Limits, Model, Natural, SamplingParams, Seconds, Task, Trajectory, Value
+from harness.core import Count, Env, Limits, Natural, SamplingParams, Seconds, Task, Trajectory, Value
 from harness.errors import EnvError, HarnessError, SetupError
-from harness.rollout import rollout
 from training import curriculum as choosing
 from training import samples, staleness
 from training.buffer import Buffer
 from training.counts import Counts
 from training.curriculum import Choice, Curriculum, CurriculumOptions
+from training.play import Order, Play
 from training.policies import pool_of
 from training.staleness import Admission, Tally
 from training.streams import Stream
@@ -60,9 +60,8 @@ class Table(Value, frozen=True, kw_only=True):
     """Who plays, and where; all of them open."""
 
     envs: Mapping[str, Env]
-    agent: Agent
-    model: Model
-    """One whose replies have their tokens: a `LocalModel`."""
+    play: Play
+    """Plays an attempt; its replies have their tokens, as a `LocalModel`'s have."""
     held_out: Mapping[str, Collection[str]] = {}
     """Environment -> digests of the tasks that are passed over in a train split, as a held-out split has them too."""
 
@@ -236,17 +235,17 @@ class Collector:
         if gate is not None:
             await gate.acquire()  # within the group's deadline
         try:
-            return await rollout(
-                self._table.envs[choice.env],
-                self._table.agent,
-                task,
-                model=self._table.model,
-                params=self._options.params,
-                limits=self._limits(version),
-                entry=f"group-{choice.group_id}",
-                epoch=place,
-                attempt=number,
-                seed=choosing.episode_seed(self._options.seed, choice, place),
+            return await self._table.play(
+                Order(
+                    env=choice.env,
+                    task=task,
+                    params=self._options.params,
+                    limits=self._limits(version),
+                    entry=f"group-{choice.group_id}",
+                    epoch=place,
+                    attempt=number,
+                    seed=choosing.episode_seed(self._options.seed, choice, place),
+                )
             )
         finally:
             if gate is not None:

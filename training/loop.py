@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from harness.core import Json
-from harness.models.local import LocalModel
 from training import aggregation, checkpoint, credit, samples, staleness, weights
 from training.buffer import Buffer
 from training.collect import Collector
@@ -36,7 +35,8 @@ class Parts:
 
     recipe: Recipe
     folder: Path
-    model: LocalModel
+    forks: Callable[[], int]
+    """Returns how often a chat template rewrote a history, over all episodes."""
     sampler: PooledSampler
     learner: Learner
     collector: Collector
@@ -138,7 +138,7 @@ def standing(parts: Parts, batch: Batch) -> Metrics:
         "reward/mean": sum(rewards) / len(rewards),
         "reward/spread": spread(batch),
         "idle/engine": parts.sampler.busy.idle(),
-        "render/forks": parts.model.forks,
+        "render/forks": parts.forks(),
         "loop/lag": max(parts.lags(), default=0.0),
     }
 

@@ -24,7 +24,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import msgspec
 
@@ -40,8 +40,9 @@ from training.buffer import Buffer
 from training.collect import Collector, Table
 from training.loop import Parts, train
 from training.machine import PATIENT
+from training.play import Play, here
 from training.policies import PooledSampler
-from training.process import engine, learner
+from training.process import engine, learner, players
 from training.process.parent import Gone, Hold, Lost, Process, unless_gone
 from training.process.replicas import Replicas
 from training.recipe import Recipe, digest, text
@@ -161,6 +162,14 @@ def _claim(recipe: Recipe, folder: Path, *, resume: bool) -> None:
         raise SetupError(f"cannot write {note}: {error.strerror}") from error
 
 
+class Stage(NamedTuple):
+    """Where episodes are played."""
+
+    play: Play
+    forks: Callable[[], int]
+    gone: tuple[Gone, ...]
+
+
 async def make(
     recipe: Recipe,
     folder: Path,
@@ -188,6 +197,15 @@ async def make(
     )  # fmt: skip
     stack.push_async_callback(made.close)
     await model.opened()
+    stage = Stage(here(envs, registry.make_agent("direct"), model), lambda: model.forks, ())
+    if recipe.spread.players:
+        seats = players.Seats(recipe.name, base, recipe.engine, recipe.envs)
+        apart = players.describe(
+            seats, sampler, recipe.spread, folder=folder, watch=watch, say=scoring.say, hold=holds.player
+        )
+        stack.push_async_callback(apart.close)
+        await apart.open()
+        stage = Stage(apart.play, lambda: apart.forks, apart.gone)
     curriculum = choosing.begin(list(envs), recipe.curriculum, recipe.shown)
     admission = staleness.restarted(recipe.groups, recipe.eta, recipe.running, 0, 0)
     buffer = Buffer(recipe.groups, (recipe.eta + 1) * recipe.groups)
@@ -201,7 +219,7 @@ async def make(
         await sampler.serve(found.serving)
         scoring.state.update(found.state.extra)
     collector = Collector(
-        Table(envs=envs, agent=registry.make_agent("direct"), model=model, held_out=held_out),
+        Table(envs=envs, play=stage.play, held_out=held_out),
         msgspec.structs.replace(recipe.collect, seed=recipe.seed),
         recipe.curriculum,
         admission=admission,
@@ -214,7 +232,7 @@ async def make(
     return Parts(
         recipe=recipe,
         folder=folder,
-        model=model,
+        forks=stage.forks,
         sampler=sampler,
         learner=made,
         collector=collector,
@@ -223,7 +241,7 @@ async def make(
         scored=scoring.begin,
         pinned=scoring.pinned,
         extra=extra,
-        gone=(made.gone, *gone),
+        gone=(made.gone, *gone, *stage.gone),
         lags=watch.lags,
     )
 

@@ -28,6 +28,7 @@ from training import curriculum
 from training.buffer import Buffer
 from training.collect import CollectOptions, Collector, Table
 from training.loop import Parts, train
+from training.play import here
 from training.policies import PooledSampler, PoolOptions
 from training.recipe import Recipe
 from training.staleness import Admission
@@ -193,14 +194,14 @@ class _Run:
     def _parts(self, place: Place, recipe: Recipe, way: Way, folder: Path, speed: float) -> Parts:
         sampler = PooledSampler([self.engine], recipe.pools, folder)
         model: Any = TracedModel(place, sampler)
+        envs = {world.name: TracedEnv(world, speed) for world in place.envs}
         admission = (Waves if way == "one-step" else Admission)(
             batch=recipe.groups, eta=recipe.eta, max_running=recipe.running
         )
         collector = Collector(
             Table(
-                envs={world.name: TracedEnv(world, speed) for world in place.envs},
-                agent=registry.make_agent("direct"),
-                model=model,
+                envs=envs,
+                play=here(envs, registry.make_agent("direct"), model),
             ),
             recipe.collect,
             recipe.curriculum,
@@ -212,7 +213,7 @@ class _Run:
         return Parts(
             recipe=recipe,
             folder=folder,
-            model=model,
+            forks=lambda: model.forks,
             sampler=sampler,
             learner=self.learner,
             collector=collector,

@@ -14,6 +14,7 @@ from benchmarks.training import orders, runner, section, simulation
 from benchmarks.training.orders import Order
 from benchmarks.training.table import EXPERIMENTS, SMOKE, Experiment, named
 from harness.errors import SetupError
+from training import machine
 
 WORK = Path("runs") / "experiments"
 
@@ -54,6 +55,7 @@ def program(
         click.echo(planned(results.read(folder), table))
         return 0
     chosen = with_needed(names if names else [each.name for each in table] if every or smoke else [], table)
+    machine.spin()  # what runs inherits it, as under `harness train`
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that what runs is put away
     work_on = runner.Runner(folder, work, jobs, _say)
     failed: list[str] = []
@@ -83,7 +85,8 @@ def wanted(
         raise SetupError(f"seed {unknown[0]} was not declared: there is {', '.join(map(str, sorted(declared)))}")
     found = orders.orders(experiment, work.lines, table)
     if seeds and set(seeds) & set(experiment.seeds):
-        found = [order for order in found if order.seed in seeds]
+        bases = {order.base for order in found if order.seed in seeds}
+        found = [order for order in found if order.seed in seeds or order.key in bases]
     return found
 
 

@@ -83,9 +83,13 @@ def warm(job: Job, recipe: Recipe, folder: Path) -> Outcome:
 
 def train(job: Job, recipe: Recipe, folder: Path) -> Outcome:
     """Train by the recipe, from the warm start."""
-    begin = msgspec.structs.replace(recipe.begin, model=job.base, warm_start=None, tasks=1)
+    begin = msgspec.structs.replace(recipe.begin, model=job.base, warm_start=None, copying=None, tasks=1)
+    first = recipe.curriculum.first
+    behind = max(recipe.shown.values(), default=0) if first is None else first
+    course = msgspec.structs.replace(recipe.curriculum, first=behind)
     wanted = msgspec.structs.replace(recipe.score, test_tasks=0)  # scoring on test is done here, of the last weights
-    recipe = msgspec.structs.replace(recipe, begin=begin, score=wanted, steps=job.steps or recipe.steps)
+    steps = job.steps or recipe.steps
+    recipe = msgspec.structs.replace(recipe, begin=begin, score=wanted, curriculum=course, steps=steps)
     place = folder / "run"
     resume = checkpoint.newest(place / "checkpoints") is not None
     if not resume:

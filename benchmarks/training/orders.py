@@ -82,6 +82,7 @@ def order_of(
         return None
     above = laid(experiment.above, laid(chosen, arm.above))
     warm = arm.kind == "warm"
+    seed = experiment.warmed if warm and experiment.warmed is not None else seed
     values = laid(source(experiment.recipe), above)
     which = "test" if warm else experiment.split
     known: dict[str, Any] = {
@@ -130,9 +131,15 @@ def best_of(
 
 
 def laid(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
-    """Lay values over values; which environments there are is the upper ones' to say."""
+    """Lay values over values; which environments there are is the upper ones' to say, and no other has a share."""
     found = merge(below, above)
-    return {**found, "envs": above["envs"]} if "envs" in above else found
+    if "envs" not in above:
+        return found
+    course = dict(found.get("curriculum", {}))
+    if "shares" in course:
+        course["shares"] = {env: share for env, share in course["shares"].items() if env in above["envs"]}
+        found = {**found, "curriculum": course}
+    return {**found, "envs": above["envs"]}
 
 
 @cache

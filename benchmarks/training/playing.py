@@ -16,6 +16,7 @@ from training import curriculum as choosing
 from training import run, staleness
 from training.buffer import Buffer
 from training.collect import CollectOptions, Collector, Table
+from training.play import here
 from training.policies import PooledSampler, PoolOptions
 from training.recipe import Recipe
 from training.watch import Watch
@@ -41,7 +42,7 @@ async def table(
             envs[name] = registry.make_env(name, EnvOptions(settings=settings))
             await envs[name].open()
             stack.push_async_callback(envs[name].close)
-        yield Table(envs=envs, agent=registry.make_agent("direct"), model=model), sampler
+        yield Table(envs=envs, play=here(envs, registry.make_agent("direct"), model)), sampler
 
 
 @asynccontextmanager
@@ -55,7 +56,7 @@ async def collecting(
         options,
         course,
         admission=staleness.restarted(groups, eta, recipe.running, 0, 0),
-        curriculum=choosing.begin(list(table.envs), course),
+        curriculum=choosing.begin(list(table.envs), course, recipe.shown),
         buffer=Buffer(groups, (eta + 1) * groups),
         watch=Watch(),
     )

@@ -169,7 +169,7 @@ class Runner:
 
     def _child(self, command: Sequence[str], log: Path, threads: int) -> float:
         """Run a process to its end; return the most memory of it and all its descendants, in MB."""
-        surroundings = {**os.environ, "OMP_NUM_THREADS": str(threads), "OMP_WAIT_POLICY": "PASSIVE"}
+        surroundings = {**os.environ, "OMP_NUM_THREADS": str(threads)}
         peak, wait, until = 0.0, FIRST_POLL_SECONDS, time.monotonic() + RUN_SECONDS
         with log.open("ab") as out:
             process = subprocess.Popen(

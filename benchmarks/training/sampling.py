@@ -51,6 +51,7 @@ async def play(
     trained, base = serving(run)
     found = []
     pools = convert(PoolOptions, {**ONE, **sampled}, "sampled")
+    recipe = msgspec.structs.replace(recipe, curriculum=msgspec.structs.replace(recipe.curriculum, first=0))
     async with playing.table(recipe, folder, Path(base.folder), pools, say) as (table, sampler):
         await sampler.serve((trained, base))
         for name, env in table.envs.items():

@@ -262,7 +262,7 @@ def _success(lines: Sequence[Line], temperature: float) -> str:
     there = [value for line in lines if (value := line.success(temperature)) is not None]
     if not there:
         return ""
-    whole = level({line.seed: line.table(temperature) for line in lines})
+    whole = level({line.seed: line.table(temperature) for line in lines})  # one warm start of all seeds has none
     within = f" [{whole[0]:.3f}, {whole[1]:.3f}]" if whole else ""
     return f"{np.mean(there):.3f}{within} ({min(there):.3f} to {max(there):.3f})"
 

@@ -1,9 +1,11 @@
 """The experiments, as one table: which question, which arms, which seeds, and what is compared with what.
 
 Decided here, before anything is run: the seeds (three for `tiny`, five for every other, one of its own for the sweep);
-that an arm differs from its recipe in nothing but what stands beside it; that greedy play is what is claimed about and
-play at temperature 1 stands beside it; that learning rates are chosen on validation, on a seed that is used nowhere
-else. A run is known by what it does and not by the experiment that asks for it, so arms that are alike are run once.
+that each seed of `tiny` makes a warm start of its own, and all seeds of `micro` begin with one, so that what is said of
+those is said of what comes after that warm start; that an arm differs from its recipe in nothing but what stands beside
+it; that greedy play is what is claimed about in `tiny`, with play at temperature 1 beside it, and play at temperature 1,
+as it is trained, in the ablations; that learning rates are chosen on validation, on a seed that is used nowhere else. A
+run is known by what it does and not by the experiment that asks for it, so arms that are alike are run once.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from harness.core import Value
 from harness.errors import SetupError, nearest
 
 Kind = Literal["warm", "train", "sft", "rejection", "sample"]
-THREE, FIVE, TUNING = (11, 12, 13), (21, 22, 23, 24, 25), (91,)
+THREE, FIVE, TUNING, WARMED = (11, 12, 13), (21, 22, 23, 24, 25), (91,), 20
 
 
 class Arm(Value, frozen=True, kw_only=True):
@@ -51,19 +53,21 @@ class Experiment(Value, frozen=True, kw_only=True):
     above: Mapping[str, Any] = msgspec.field(default_factory=dict)
     """Laid over the recipe in every arm."""
     seeds: tuple[int, ...] = FIVE
+    warmed: int | None = WARMED
+    """The seed of the one warm start that all begin with; None makes one for each."""
     split: Literal["test", "validation"] = "test"
     """Which of the two splits that its recipe names."""
     tasks: int = 100
     """Of each environment."""
-    temperatures: tuple[float, ...] = (0.0, 1.0)
+    temperatures: tuple[float, ...] = (1.0,)
     """The first is the one that is claimed about."""
     epochs: int = 1
     """Attempts of `sample` at each task, at temperature 1; k of pass@k goes up to it."""
     by_env: bool = False
     """Draw the validation curve of each environment too."""
-    minutes: float = 4.0
+    minutes: float = 5.0
     """One run with its scoring takes about so long, as long as none was measured."""
-    warm_minutes: float = 12.0
+    warm_minutes: float = 22.0
     """Likewise a warm start."""
     after: tuple[str, ...] = ()
     """Experiments that must be done before."""
@@ -92,13 +96,23 @@ def _lag(eta: int) -> dict[str, Any]:
 WARM = Arm(name="warm start", kind="warm")
 PLAIN = Arm(name="as the recipe")
 NO_TAN: dict[str, Any] = {"tan": None}
+TAN: dict[str, Any] = {"tan": {}}
+TASKS: dict[str, Any] = {"aggregation": "task_mean"}
 TOKENS: dict[str, Any] = {"aggregation": "token_mean"}
 ONE_POLICY: dict[str, Any] = {"pools": {"depth": 0, "stale_ratio": 0.0}}
-KG: dict[str, Any] = {"envs": {"kg": {"difficulty": 0.0}}}
+ALFWORLD: dict[str, Any] = {"difficulty": 0.0, "gold": "searching"}
+KG: dict[str, Any] = {"difficulty": 0.0, "breadth": 2}
+WEBSHOP: dict[str, Any] = {"difficulty": 0.0}
+TWO_ENVS: dict[str, Any] = {
+    "envs": {"alfworld": ALFWORLD, "kg": KG},
+    "begin": {"tasks": {"alfworld": 3000, "kg": 4000}},
+}
 GRPO_RATES = (2e-4, 3e-4, 5e-4)
 SFT_RATES = (1e-4, 3e-4, 1e-3)
+GROUPS: dict[str, Any] = {"curriculum": {"over": "groups"}}
 THREE_ENVS: dict[str, Any] = {
-    "envs": {"alfworld": {"difficulty": 0.0}, "kg": {"difficulty": 0.0}, "webshop": {"difficulty": 0.0}},
+    "envs": {"alfworld": ALFWORLD, "kg": KG, "webshop": WEBSHOP},
+    "begin": {"tasks": {"alfworld": 2000, "kg": 4000, "webshop": 1000}},
     "credit": "dr_grpo",
 }
 """WebShop's rewards are parts of 1, and advantages of `dr_grpo` keep the rewards' scale: TAN has something to do."""
@@ -128,6 +142,8 @@ EXPERIMENTS: tuple[Experiment, ...] = (
         recipe="tiny",
         arms=(*_rates("train", GRPO_RATES), *_rates("sft", SFT_RATES), *_rates("rejection", SFT_RATES)),
         seeds=TUNING,
+        warmed=None,
+        temperatures=(0.0, 1.0),
         split="validation",
         minutes=12.0,
     ),
@@ -153,6 +169,8 @@ EXPERIMENTS: tuple[Experiment, ...] = (
             ("GRPO", "rejection-sampled SFT"),
         ),
         seeds=THREE,
+        warmed=None,
+        temperatures=(0.0, 1.0),
         tasks=200,
         minutes=15.0,
         after=("sweep",),
@@ -181,19 +199,20 @@ EXPERIMENTS: tuple[Experiment, ...] = (
     ),
     Experiment(
         name="normalisation",
+        above=TWO_ENVS,
         by_env=True,
         asks="Two environments of unequal difficulty: what do task advantage normalisation and task_mean bring, alone "
         "and together?",
         arms=(
-            PLAIN,
-            Arm(name="no TAN", above=NO_TAN),
-            Arm(name="token_mean", above=TOKENS),
+            Arm(name="TAN, task_mean", above=_over(TAN, TASKS)),
+            Arm(name="no TAN, task_mean", above=_over(NO_TAN, TASKS)),
+            Arm(name="TAN, token_mean", above=_over(TAN, TOKENS)),
             Arm(name="no TAN, token_mean", above=_over(NO_TAN, TOKENS)),
         ),
         against=(
-            (PLAIN.name, "no TAN"),
-            (PLAIN.name, "token_mean"),
-            (PLAIN.name, "no TAN, token_mean"),
+            ("TAN, task_mean", "no TAN, task_mean"),
+            ("TAN, task_mean", "TAN, token_mean"),
+            ("TAN, task_mean", "no TAN, token_mean"),
         ),
     ),
     Experiment(
@@ -246,15 +265,15 @@ EXPERIMENTS: tuple[Experiment, ...] = (
         above=THREE_ENVS,
         by_env=True,
         arms=(
-            Arm(name="TAN, token shares"),
-            Arm(name="no TAN, token shares", above=NO_TAN),
-            Arm(name="TAN, no shares", above={"curriculum": {"over": "groups"}, **TOKENS}),
-            Arm(name="no TAN, no shares", above={"curriculum": {"over": "groups"}, **TOKENS, **NO_TAN}),
+            Arm(name="TAN, token shares", above=_over(TAN, TASKS)),
+            Arm(name="no TAN, token shares", above=_over(NO_TAN, TASKS)),
+            Arm(name="TAN, no shares", above=_over(TAN, GROUPS, TOKENS)),
+            Arm(name="no TAN, no shares", above=_over(NO_TAN, GROUPS, TOKENS)),
         ),
         against=tuple(
             ("TAN, token shares", name) for name in ("no TAN, token shares", "TAN, no shares", "no TAN, no shares")
         ),
-        minutes=6.0,
+        minutes=7.0,
     ),
     Experiment(
         name="pass_at_k",
@@ -263,7 +282,7 @@ EXPERIMENTS: tuple[Experiment, ...] = (
         arms=(
             PLAIN,
             *(
-                Arm(name=name, kind="sample", of=PLAIN.name, above=KG, sampled={"stale_ratio": ratio})
+                Arm(name=name, kind="sample", of=PLAIN.name, sampled={"stale_ratio": ratio})
                 for name, ratio in (
                     ("trained alone", 0.0),
                     ("mixed 3:1", 0.25),
@@ -314,6 +333,7 @@ SMOKE: tuple[Experiment, ...] = (
         ),
         against=((PLAIN.name, WARM.name), (PLAIN.name, "continued SFT")),
         seeds=(1, 2),
+        warmed=None,
         tasks=4,
         temperatures=(1.0,),
         epochs=2,

@@ -8,11 +8,13 @@ import os
 import signal
 import threading
 import time
+from pathlib import Path
 from typing import Any
 
-from harness.core import Json
+from harness.core import EnvOptions, Json
 from harness.errors import SetupError
 from harness.models.sampler import Request, Sampled
+from tests.training.lottery import Lottery
 
 
 class Held:
@@ -111,3 +113,31 @@ class Tellers:
             os.kill(os.getpid(), signal.SIGKILL)
         self._served[pool] = (weights, version)
         return {"weights": weights}
+
+
+class Noting(Lottery):
+    """An environment that notes where it is opened, and that it is closed."""
+
+    def __init__(self, notes: Path) -> None:
+        super().__init__()
+        self._notes = notes
+
+    async def open(self) -> None:
+        await super().open()
+        self._note(f"open {os.getpid()}")
+
+    async def close(self) -> None:
+        await super().close()
+        self._note("close")
+
+    def _note(self, text: str) -> None:
+        try:
+            with self._notes.open("a") as file:
+                file.write(f"{text}\n")
+        except OSError as error:
+            raise SetupError(f"cannot write {self._notes}: name another file") from error
+
+
+def noting(options: EnvOptions) -> Noting:
+    """Make it."""
+    return Noting(Path(str(options.settings["notes"])))

@@ -202,7 +202,8 @@ async def test_an_engine_and_then_a_node_die_and_the_run_goes_on(nodes: Nodes, t
         "name": "cluster", "envs": {"tests.training.lottery:make": {}}, "steps": 8, "groups": 2, "running": 6,
         "checkpoint_every": 2, "eta": 1, "collect": {"group_size": 4}, "pools": {"stale_interval": 2},
         "learner": {"lr": 1e-3, "minibatches": 2, "device": "cpu"}, "engine": {"device": "cpu", "answer_tokens": 6},
-        "log": {"tensorboard": False}, "cluster": {"address": nodes.address, "engine_cpus": 0.5, "replicas": 2},
+        "log": {"tensorboard": False}, "processes": {"players": 2},
+        "cluster": {"address": nodes.address, "engine_cpus": 0.5, "player_cpus": 0.5, "replicas": 2},
     }  # fmt: skip
     recipe = msgspec.convert(values, Recipe)
     note, said = tmp_path / "recipe.json", tmp_path / "out"
@@ -220,6 +221,8 @@ async def test_an_engine_and_then_a_node_die_and_the_run_goes_on(nodes: Nodes, t
 
         until(1)
         os.kill(prints_to(run / "processes" / "engine-1.log"), signal.SIGKILL)
+        until(2)
+        os.kill(prints_to(run / "processes" / "player-0.log"), signal.SIGKILL)
         until(3)
         nodes.order(f"end {prints_to(run / 'processes' / 'learner-0.log')}")
         assert driver.wait(SECONDS) == 0, said.read_text()[-3000:]
@@ -228,6 +231,7 @@ async def test_an_engine_and_then_a_node_die_and_the_run_goes_on(nodes: Nodes, t
         driver.wait()
     told = said.read_text()
     assert "the actor of the engine 1 is lost" in told and "it is started again" in told
+    assert "the actor of the player 0 is lost" in told
     assert "the run goes back to its last checkpoint" in told
     lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
     assert [line["version"] for line in lines] == list(range(1, recipe.steps + 1))

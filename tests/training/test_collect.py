@@ -26,6 +26,7 @@ from training import staleness
 from training.buffer import Buffer, Spent, decode, encode
 from training.collect import CollectOptions, Collector, Table
 from training.curriculum import Curriculum, CurriculumOptions
+from training.play import here
 from training.policies import PooledSampler, PoolOptions
 from training.staleness import Admission, Budget
 from training.watch import Overdue, Watch
@@ -70,7 +71,7 @@ class Stage:
         waiting = decode(groups) if groups else ()
         self.buffer = Buffer(B, (eta + 1) * B, waiting, spent)
         self.collector = Collector(
-            Table(envs=self.envs, agent=registry.make_agent("direct"), model=self.model),
+            Table(envs=self.envs, play=here(self.envs, registry.make_agent("direct"), self.model)),
             options,
             course,
             admission=staleness.restarted(B, eta, most, version, len(waiting)),

@@ -25,6 +25,7 @@ from benchmarks.training.table import EXPERIMENTS, FIVE, SMOKE, THREE, TUNING, A
 from harness.cli import main
 from harness.errors import SetupError
 from tests.training.making import attempt, group
+from training import curriculum as choosing
 from training.policies import PoolOptions
 
 WARM = Arm(name="warm start", kind="warm")
@@ -41,6 +42,7 @@ SMALL = Experiment(
     ),
     against=(("plain", "slow"), ("plain", "control")),
     seeds=(1, 2, 3),
+    warmed=None,
     tasks=40,
     temperatures=(0.0,),
 )
@@ -80,6 +82,7 @@ def test_every_arm_of_the_table_is_a_recipe_that_can_be_read() -> None:
         for place, arm in enumerate(experiment.arms):
             recipe = orders.resolved(experiment.recipe, orders.laid(experiment.above, arm.above), experiment.seeds[0])
             assert recipe.seed == experiment.seeds[0]
+            assert choosing.begin(list(recipe.envs), recipe.curriculum, recipe.shown).envs.keys() == recipe.envs.keys()
             assert {arm.of, arm.seconds_of} - {None} <= set(names[:place]), "what an arm goes by is run before it"
             msgspec.convert({"depth": 1, **arm.sampled}, PoolOptions)
         assert {name for pair in experiment.against for name in pair} <= set(names)
@@ -111,8 +114,10 @@ def test_arms_that_do_the_same_are_one_run_and_others_never_are() -> None:
         key(msgspec.structs.replace(named("async"), recipe="tiny")),
     ]
     assert len({plain, *others}) == 1 + len(others)
-    bases = {order.base for order in orders.orders(named("normalisation"), {}) if order.seed == 21} - {None}
-    assert len(bases) == 1, "all arms of a seed begin with the same warm start"
+    bases = {order.base for order in orders.orders(named("normalisation"), {})} - {None}
+    assert len(bases) == 1, "all arms and seeds of micro begin with the same warm start"
+    own = [msgspec.structs.replace(named("async"), warmed=None, seeds=(seed,)) for seed in (21, 22)]
+    assert len({order.base for each in own for order in orders.orders(each, {})} - {None}) == 2
 
 
 def test_what_is_tuned_waits_for_the_sweep_and_takes_what_was_best_on_validation() -> None:
@@ -140,7 +145,11 @@ def test_environments_are_replaced_and_other_tables_are_laid_over() -> None:
         "envs": {"db": {}},
         "learner": {"lr": 3, "minibatches": 2},
     }
-    assert orders.resolved("micro", {"tan": None}, 1).tan is None
+    assert orders.laid({"curriculum": {"shares": {"kg": 2, "db": 1}, "first": 3}}, {"envs": {"db": {}}}) == {
+        "envs": {"db": {}},
+        "curriculum": {"shares": {"db": 1}, "first": 3},
+    }
+    assert orders.resolved("micro", {"tan": {}}, 1).tan is not None
     with pytest.raises(SetupError, match=r"unknown setting 'learner\.rate'"):
         orders.resolved("micro", {"learner": {"rate": 1}}, 1)
     with pytest.raises(SetupError, match="there is no experiment 'asinc'; did you mean 'async'"):
@@ -359,3 +368,6 @@ def test_a_seed_that_was_not_declared_is_refused(tmp_path: Path) -> None:
     with pytest.raises(SetupError, match="seed 7 was not declared"):
         wanted(SMALL, [7], fake(tmp_path), [SMALL])
     assert {order.seed for order in wanted(SMALL, [2], fake(tmp_path), [SMALL])} == {2}
+    shared = msgspec.structs.replace(SMALL, warmed=9)
+    found = wanted(shared, [2], fake(tmp_path), [shared])
+    assert {(order.kind == "warm", order.seed) for order in found} == {(True, 9), (False, 2)}

@@ -81,11 +81,11 @@ class Driven:
 
     def child(self, what: str) -> int | None:
         """Return the process id of one child, which may be on its way again; None where none comes."""
-        marks = {"learner": b"the learner", "engine": b"the engine", "worker": b"envs.bfcl.worker"}
+        mark = b"envs.bfcl.worker" if what == "worker" else f"the {what}".encode()
         end = time.monotonic() + SECONDS
         while self.process.poll() is None and time.monotonic() < end:
             for pid in descendants(self.process.pid):
-                if marks[what] in command_of(pid):
+                if mark in command_of(pid):
                     return pid
             time.sleep(0.01)
         return None
@@ -178,6 +178,13 @@ def undisturbed(base: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
 def test_all_in_one_process_gives_the_same_bits(base: Path, undisturbed: str, tmp_path: Path) -> None:
     killed(tmp_path / "run", base, wanted(True, 6, processes=False), [], 0)
     assert last_weights(tmp_path / "run") == undisturbed
+
+
+def test_players_give_the_same_bits_also_where_one_is_killed(base: Path, undisturbed: str, tmp_path: Path) -> None:
+    recipe = wanted(True, 6, processes={"players": 2})
+    said = killed(tmp_path / "run", base, recipe, ["player 1", "player 0"], 3)
+    assert last_weights(tmp_path / "run") == undisturbed
+    assert 1 <= sum("the player" in line and "it is started again" in line for line in said) <= 2, said
 
 
 def test_killed_and_taken_up_it_ends_with_the_same_bits(base: Path, undisturbed: str, tmp_path: Path) -> None:

@@ -14,18 +14,18 @@ import functools
 import os
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 import msgspec
 
 from harness.config import LocalOptions
 from harness.core import Json
-from harness.errors import HarnessError
 from harness.models.sampler import Ended, Kind, Refresh, Request, Sampled, Sampler
 from harness.models.vllm import launch
+from training.process.kept import Kept
 from training.process.learner import surroundings
 from training.process.options import ProcessOptions
-from training.process.parent import Caller, Hold, Lost, Process
+from training.process.parent import Caller, Hold, Process
 from training.watch import Watch
 
 VLLM = "sampler = 'vllm'"
@@ -105,7 +105,7 @@ async def _alive(work: Awaitable[Result]) -> Result:
         os._exit(1)
 
 
-class Engine:
+class Engine(Kept):
     """The process of the engines, as long as the run needs it."""
 
     def __init__(
@@ -119,72 +119,11 @@ class Engine:
             options: deadlines, and how often it is started again.
             say: is told when it is.
         """
-        self.options = options
+        super().__init__("the engine", begin, self._loaded, options, say)
         self.samplers = tuple(PoolSampler(self, pool) for pool in range(pools))
-        self._begin = begin
-        self._say = say
-        self._left = options.restarts
-        self._caller: Caller | None = None
-        self._starting = asyncio.Lock()
-        self._closed = False
 
-    async def running(self) -> Caller:
-        """Return what calls the engines, started, again where they died. Lost where that was too often."""
-        async with self._starting:
-            if self._closed:
-                raise Lost("the engine is closed")
-            if self._caller is not None and self._caller.error is None:
-                return self._caller
-            if self._caller is not None:
-                await self._leave(self._caller)
-            self._caller, caller = None, await self._begin()
-            try:
-                await asyncio.gather(*(sampler.load(caller) for sampler in self.samplers))
-            except BaseException:
-                await caller.close()
-                raise
-            self._caller = caller
-            return caller
-
-    async def call(self, method: str, *arguments: Any) -> Any:
-        """Call a method of `Engines`, again where its process died."""
-        while True:
-            caller = await self.running()
-            try:
-                return await caller.call(method, *arguments, seconds=self.options.call_seconds)
-            except Lost:
-                if caller.error is None:  # closed
-                    raise
-
-    def tell(self, method: str, *arguments: Any) -> None:
-        """Call a method without waiting for it."""
-        if self._caller is not None:
-            self._caller.tell(method, *arguments)
-
-    async def gone(self) -> HarnessError:
-        """Start it again where it dies, until that is no use, and return why."""
-        while True:
-            try:
-                await (await self.running()).gone()
-                await self.running()
-            except HarnessError as error:
-                return error
-
-    async def close(self) -> None:
-        """End it."""
-        self._closed = True
-        if self._caller is not None:
-            await self._caller.close()
-
-    async def _leave(self, caller: Caller) -> None:
-        error = caller.error
-        if error is None:
-            return
-        if not self._left or not isinstance(error, Lost):
-            raise error
-        self._left -= 1
-        self._say(f"{error}; it is started again")
-        await caller.close()
+    async def _loaded(self, caller: Caller) -> None:
+        await asyncio.gather(*(sampler.load(caller) for sampler in self.samplers))
 
 
 class PoolSampler:

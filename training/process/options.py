@@ -17,11 +17,14 @@ class ProcessOptions(Strict, frozen=True, kw_only=True):
     Apart costs 2 % more of the processors for each token of the tiny model, and takes 99 % of its cost out of the
     collectors' process (10 µs instead of 780), whose event loop and environments then share nobody's lock.
     """
+    players: Natural = 0
+    """Processes that play the episodes: agent, environments, rendering. 0 plays them on the run's own event loop, which
+    is enough until `loop/lag` says otherwise."""
     learner_threads: Count | None = None
     """Of each rank; None is torch's own choice, one where the learner is deterministic."""
     engine_threads: Count | None = None
     restarts: Natural = 3
-    """Times that an engine or the learner that died is started again before the run ends, resumable."""
+    """Times that an engine, a player or the learner that died is started again before the run ends, resumable."""
     start_seconds: Seconds = 900.0
     """Deadline of a child's start and of loading weights."""
     call_seconds: Seconds = 7200.0
