@@ -3,9 +3,10 @@
 Decided here, before anything is run: the seeds (three for `tiny`, five for every other, one of its own for the sweep);
 that each seed of `tiny` makes a warm start of its own, and all seeds of `micro` begin with one, so that what is said of
 those is said of what comes after that warm start; that an arm differs from its recipe in nothing but what stands beside
-it; that greedy play is what is claimed about in `tiny`, with play at temperature 1 beside it, and play at temperature 1,
-as it is trained, in the ablations; that learning rates are chosen on validation, on a seed that is used nowhere else. A
-run is known by what it does and not by the experiment that asks for it, so arms that are alike are run once.
+it; that greedy play is what is claimed about in `tiny`, with play at temperature 1 beside it, and in the ablations play
+at temperature 1, as it is trained; that the controls' learning rates are chosen on validation, on a seed that is used
+nowhere else. A run is known by what it does and not by the experiment that asks for it, so arms that are alike are run
+once.
 """
 
 from __future__ import annotations
@@ -107,7 +108,7 @@ TWO_ENVS: dict[str, Any] = {
     "envs": {"alfworld": ALFWORLD, "kg": KG},
     "begin": {"tasks": {"alfworld": 3000, "kg": 4000}},
 }
-GRPO_RATES = (2e-4, 3e-4, 5e-4)
+GRPO = Arm(name="GRPO")
 SFT_RATES = (1e-4, 3e-4, 1e-3)
 GROUPS: dict[str, Any] = {"curriculum": {"over": "groups"}}
 THREE_ENVS: dict[str, Any] = {
@@ -124,7 +125,7 @@ def _rates(kind: Kind, rates: Sequence[float]) -> tuple[Arm, ...]:
             name=f"{kind} {rate:g}",
             kind=kind,
             above={"learner": {"lr": rate}},
-            seconds_of=None if kind == "train" else f"train {GRPO_RATES[1]:g}",
+            seconds_of=GRPO.name,
         )
         for rate in rates
     )
@@ -137,10 +138,9 @@ def _names(kind: Kind, rates: Sequence[float]) -> tuple[str, ...]:
 EXPERIMENTS: tuple[Experiment, ...] = (
     Experiment(
         name="sweep",
-        asks="Which learning rate is best on validation, for GRPO and for each control? All of 'tiny' use what is "
-        "found here.",
+        asks="Which learning rate is best on validation, for each control of 'tiny'? GRPO has its recipe's.",
         recipe="tiny",
-        arms=(*_rates("train", GRPO_RATES), *_rates("sft", SFT_RATES), *_rates("rejection", SFT_RATES)),
+        arms=(GRPO, *_rates("sft", SFT_RATES), *_rates("rejection", SFT_RATES)),
         seeds=TUNING,
         warmed=None,
         temperatures=(0.0, 1.0),
@@ -154,19 +154,19 @@ EXPERIMENTS: tuple[Experiment, ...] = (
         recipe="tiny",
         arms=(
             WARM,
-            Arm(name="GRPO", best_of=_names("train", GRPO_RATES)),
-            Arm(name="continued SFT", kind="sft", seconds_of="GRPO", best_of=_names("sft", SFT_RATES)),
+            GRPO,
+            Arm(name="continued SFT", kind="sft", seconds_of=GRPO.name, best_of=_names("sft", SFT_RATES)),
             Arm(
                 name="rejection-sampled SFT",
                 kind="rejection",
-                seconds_of="GRPO",
+                seconds_of=GRPO.name,
                 best_of=_names("rejection", SFT_RATES),
             ),
         ),
         against=(
-            ("GRPO", "warm start"),
-            ("GRPO", "continued SFT"),
-            ("GRPO", "rejection-sampled SFT"),
+            (GRPO.name, WARM.name),
+            (GRPO.name, "continued SFT"),
+            (GRPO.name, "rejection-sampled SFT"),
         ),
         seeds=THREE,
         warmed=None,

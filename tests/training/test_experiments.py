@@ -103,7 +103,7 @@ def test_arms_that_do_the_same_are_one_run_and_others_never_are() -> None:
         return orders.keys(msgspec.structs.replace(experiment, seeds=(seed,)), arm, {})[seed]
 
     plain = key(named("async"))
-    sharing = ("pass_at_k", "cross_policy", "normalisation", "stale_interval", "stale_kl", "weighting")
+    sharing = ("pass_at_k", "cross_policy", "stale_interval", "stale_kl", "weighting")
     assert {key(named(name)) for name in sharing} == {plain}
     others = [
         key(named("async"), seed=22),
@@ -114,7 +114,7 @@ def test_arms_that_do_the_same_are_one_run_and_others_never_are() -> None:
         key(msgspec.structs.replace(named("async"), recipe="tiny")),
     ]
     assert len({plain, *others}) == 1 + len(others)
-    bases = {order.base for order in orders.orders(named("normalisation"), {})} - {None}
+    bases = {order.base for order in orders.orders(named("corrections"), {})} - {None}
     assert len(bases) == 1, "all arms and seeds of micro begin with the same warm start"
     own = [msgspec.structs.replace(named("async"), warmed=None, seeds=(seed,)) for seed in (21, 22)]
     assert len({order.base for each in own for order in orders.orders(each, {})} - {None}) == 2
@@ -122,11 +122,11 @@ def test_arms_that_do_the_same_are_one_run_and_others_never_are() -> None:
 
 def test_what_is_tuned_waits_for_the_sweep_and_takes_what_was_best_on_validation() -> None:
     tiny, sweep = named("tiny"), named("sweep")
-    assert {order.arm for order in orders.orders(tiny, {})} == {"warm start"}
+    assert {order.arm for order in orders.orders(tiny, {})} == {"warm start", "GRPO"}
     done = {}
     for arm in sweep.arms:
         for seed, key in orders.keys(sweep, arm.name, {}).items():
-            good = arm.name in {"train 0.0005", "sft 0.0001", "rejection 0.001"}
+            good = arm.name in {"sft 0.0001", "rejection 0.001"}
             scores = [
                 Scored(
                     env="kg", split="validation", temperature=t, epochs=1, successes=(1, int(good)), tasks_digest="d"
@@ -134,8 +134,9 @@ def test_what_is_tuned_waits_for_the_sweep_and_takes_what_was_best_on_validation
                 for t in sweep.temperatures
             ]
             done[key] = line(key, seed, [], scores=tuple(scores))
-    found = {order.arm: order.above["learner"]["lr"] for order in orders.orders(tiny, done) if order.kind != "warm"}
-    assert found == {"GRPO": 5e-4, "continued SFT": 1e-4, "rejection-sampled SFT": 1e-3}
+    controls = [order for order in orders.orders(tiny, done) if order.kind not in {"warm", "train"}]
+    found = {order.arm: order.above["learner"]["lr"] for order in controls}
+    assert found == {"continued SFT": 1e-4, "rejection-sampled SFT": 1e-3}
     assert with_needed(["tiny"], EXPERIMENTS) == [sweep, tiny]
 
 
@@ -355,7 +356,7 @@ def test_the_plan_says_what_is_left_and_counts_shared_runs_once(tmp_path: Path) 
     text = planned({}, EXPERIMENTS)
     for experiment in EXPERIMENTS:
         assert f"`python -m benchmarks training {experiment.name}`" in text
-    assert "9 after sweep" in text
+    assert "6 after sweep" in text
     result = CliRunner().invoke(program, ["--plan", "--results", str(tmp_path)], standalone_mode=False)
     assert result.output.strip() == text.strip()
     small = planned({}, [SMALL])
