@@ -84,7 +84,7 @@ def test_a_cluster_that_cannot_be_used_is_refused(monkeypatch: pytest.MonkeyPatc
 
 async def test_without_a_cluster_processes_hold_the_parts() -> None:
     async with cluster.joined(ClusterOptions(), ProcessOptions()) as holds:
-        assert holds == (Process, Process)
+        assert holds == (Process, Process, Process)
 
 
 def test_what_runs_on_the_cluster_takes_no_memory_here() -> None:
