@@ -22,7 +22,7 @@ from harness.config import LocalOptions
 from harness.core import Json
 from harness.models.sampler import Ended, Kind, Refresh, Request, Sampled, Sampler
 from harness.models.vllm import launch
-from training.process.kept import Kept
+from training.process.kept import Begin, Kept, beginning
 from training.process.learner import surroundings
 from training.process.options import ProcessOptions
 from training.process.parent import Caller, Hold, Process
@@ -108,9 +108,7 @@ async def _alive(work: Awaitable[Result]) -> Result:
 class Engine(Kept):
     """The process of the engines, as long as the run needs it."""
 
-    def __init__(
-        self, begin: Callable[[], Awaitable[Caller]], pools: int, options: ProcessOptions, say: Callable[[str], None]
-    ) -> None:
+    def __init__(self, begin: Begin, pools: int, options: ProcessOptions, say: Callable[[str], None]) -> None:
         """Describe it; the first sampler that is opened starts it.
 
         Args:
@@ -193,13 +191,7 @@ def describe(
     environment = surroundings(threads)
     if (python := os.environ.get(launch.PYTHON)) is not None:
         environment[launch.PYTHON] = python  # which an actor would not have
-    log = folder / "processes" / f"{name.replace(' ', '-')}.log"
-
-    async def begin() -> Caller:
-        process = hold(f"the {name}", make, log, watch, processes, environment)
-        await process.start()
-        return process
-
+    begin = beginning(hold, name, make, folder, watch, processes, environment)
     if deterministic:
         processes = msgspec.structs.replace(processes, restarts=0)
     return Engine(begin, wanted.pools, processes, say)

@@ -7,12 +7,32 @@ often it is started again, `processes.restarts` says; then, or where it stood st
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 from harness.errors import HarnessError
 from training.process.options import ProcessOptions
-from training.process.parent import Caller, Lost
+from training.process.parent import Caller, Hold, Lost
+from training.watch import Watch
+
+Begin = Callable[[], Awaitable[Caller]]
+"""Starts what holds an object, and returns what calls it."""
+
+
+def beginning(
+    hold: Hold, name: str, make: Callable[[], Any], folder: Path,
+    watch: Watch, options: ProcessOptions, environment: Mapping[str, str],
+) -> Begin:  # fmt: skip
+    """Return what starts an object elsewhere; what that prints goes to a log of its name in the run's folder."""
+    log = folder / "processes" / f"{name.replace(' ', '-')}.log"
+
+    async def begin() -> Caller:
+        process = hold(f"the {name}", make, log, watch, options, environment)
+        await process.start()
+        return process
+
+    return begin
 
 
 class Kept:
@@ -21,7 +41,7 @@ class Kept:
     def __init__(
         self,
         name: str,
-        begin: Callable[[], Awaitable[Caller]],
+        begin: Begin,
         load: Callable[[Caller], Awaitable[None]],
         options: ProcessOptions,
         say: Callable[[str], None],

@@ -13,7 +13,7 @@ import contextlib
 import functools
 import itertools
 from collections import defaultdict, deque
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,10 +25,11 @@ from harness.models.local import LocalModel
 from harness.models.sampler import Refresh, Request, Sampled, Sampler
 from training.play import Order, here
 from training.process import wire
-from training.process.kept import Kept
+from training.process.kept import Begin, Kept, beginning
 from training.process.learner import surroundings
 from training.process.options import ProcessOptions
 from training.process.parent import Caller, Hold, Lost
+from training.process.replicas import together
 from training.watch import Watch
 
 ASKED_SECONDS = 10.0
@@ -160,7 +161,7 @@ class Player:
     def __init__(
         self,
         name: str,
-        begin: Callable[[], Awaitable[Caller]],
+        begin: Begin,
         sampler: Sampler,
         options: ProcessOptions,
         say: Callable[[str], None],
@@ -275,9 +276,7 @@ class Players:
 
     async def open(self) -> None:
         """Start all, side by side."""
-        for outcome in await asyncio.gather(*(each.open() for each in self._players), return_exceptions=True):
-            if isinstance(outcome, BaseException):
-                raise outcome
+        await together([each.open() for each in self._players])
 
     async def play(self, order: Order) -> Trajectory:
         """Play an attempt."""
@@ -304,12 +303,6 @@ def describe(
         hold: what holds them.
     """
     make = functools.partial(Playing, seats)
-
-    async def begin(name: str) -> Caller:
-        process = hold(f"the {name}", make, folder / "processes" / f"{name.replace(' ', '-')}.log", watch, processes,
-                       surroundings(1))  # fmt: skip
-        await process.start()
-        return process
-
     names = [f"player {place}" for place in range(processes.players)]
-    return Players([Player(name, functools.partial(begin, name), sampler, processes, say) for name in names])
+    begins = [beginning(hold, name, make, folder, watch, processes, surroundings(1)) for name in names]
+    return Players([Player(*each, sampler, processes, say) for each in zip(names, begins, strict=True)])

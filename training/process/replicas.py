@@ -29,7 +29,7 @@ class Replicas:
 
     async def open(self) -> None:
         """Load all."""
-        await _all([sampler.open() for sampler in self._samplers])
+        await together([sampler.open() for sampler in self._samplers])
         self.context = min(sampler.context for sampler in self._samplers)
 
     async def sample(self, request: Request) -> Sampled:
@@ -47,7 +47,7 @@ class Replicas:
 
     async def update(self, weights: Json, version: int, refresh: Refresh = "recompute_kv") -> None:
         """Serve new weights on all."""
-        await _all([sampler.update(weights, version, refresh) for sampler in self._samplers])
+        await together([sampler.update(weights, version, refresh) for sampler in self._samplers])
 
     def protocol(self) -> Mapping[str, Json]:
         """Return what a score depends on."""
@@ -55,10 +55,10 @@ class Replicas:
 
     async def close(self) -> None:
         """End all."""
-        await _all([sampler.close() for sampler in self._samplers])
+        await together([sampler.close() for sampler in self._samplers])
 
 
-async def _all(calls: Sequence[Coroutine[Any, Any, None]]) -> None:
+async def together(calls: Sequence[Coroutine[Any, Any, None]]) -> None:
     """Await all, whatever becomes of each, and raise the first failure."""
     for outcome in await asyncio.gather(*calls, return_exceptions=True):
         if isinstance(outcome, BaseException):
