@@ -240,7 +240,7 @@ class Collector:
                     env=choice.env,
                     task=task,
                     params=self._options.params,
-                    limits=self._limits(version),
+                    limits=self._limits(choice.env, version),
                     entry=f"group-{choice.group_id}",
                     epoch=place,
                     attempt=number,
@@ -251,8 +251,8 @@ class Collector:
             if gate is not None:
                 gate.release()
 
-    def _limits(self, version: int) -> Limits:
-        scheduled, own = choosing.turns(self._course, version), self._options.limits.turns
+    def _limits(self, env: str, version: int) -> Limits:
+        scheduled, own = choosing.turns(self._course, env, version), self._options.limits.turns
         most = min((each for each in (scheduled, own) if each is not None), default=None)
         return msgspec.structs.replace(self._options.limits, turns=most)
 

@@ -39,8 +39,9 @@ class CurriculumOptions(Value, frozen=True, kw_only=True, forbid_unknown_fields=
     """How much of a task's running pass rate is its newest group."""
     most_tasks: Count = 256
     """Tasks of each environment whose pass rate is remembered."""
-    horizon: tuple[tuple[Natural, Count], ...] = ()
-    """(version, turns): from that version on an episode has so many turns at most. Empty is no schedule."""
+    horizon: Mapping[str, tuple[tuple[Natural, Count], ...]] = msgspec.field(default_factory=dict)
+    """Environment -> (version, turns)…: from that version on an episode of it has so many turns at most
+    (ScalingInter-RL, AgentGym-RL 2509.08755). One that is not named has no schedule."""
 
 
 class Choice(Value, frozen=True, kw_only=True):
@@ -99,8 +100,10 @@ def begin(envs: Sequence[str], options: CurriculumOptions, shown: Mapping[str, i
     """
     if unknown := sorted(set(options.shares) - set(envs)):
         raise SetupError(f"a share is given for '{unknown[0]}', which is not trained on: add it, or take the share out")
-    if list(options.horizon) != sorted(options.horizon):
-        raise SetupError("the horizon's versions must rise")
+    if unknown := sorted(set(options.horizon) - set(envs)):
+        raise SetupError(f"a horizon is given for '{unknown[0]}', which is not trained on: add it, or take that out")
+    if odd := next((name for name, steps in options.horizon.items() if list(steps) != sorted(steps)), None):
+        raise SetupError(f"the versions of {odd}'s horizon must rise")
     first = (shown or {}) if options.first is None else dict.fromkeys(envs, options.first)
     return Curriculum(envs={name: EnvNote(cursor=first.get(name, 0)) for name in envs})
 
@@ -157,9 +160,10 @@ def owed(state: Curriculum, waiting: Sequence[Group]) -> list[Choice]:
     return [choice for choice in state.open if choice.group_id not in complete]
 
 
-def turns(options: CurriculumOptions, version: int) -> int | None:
+def turns(options: CurriculumOptions, env: str, version: int) -> int | None:
     """Return how many turns an episode has at most; None where the schedule says nothing."""
-    return next((most for start, most in reversed(options.horizon) if start <= version), None)
+    steps = options.horizon.get(env, ())
+    return next((most for start, most in reversed(steps) if start <= version), None)
 
 
 def episode_seed(seed: int, choice: Choice, place: int) -> int:
@@ -169,8 +173,8 @@ def episode_seed(seed: int, choice: Choice, place: int) -> int:
 
 def pass_rate(group: Group) -> float:
     """Return the share of a group's scored attempts that succeeded."""
-    scored = [one.reward for one in group.attempts if one.by_agent]
-    return sum(reward >= 1 for reward in scored) / len(scored) if scored else 0.0
+    scored = [one.succeeded for one in group.attempts if one.by_agent]
+    return sum(scored) / len(scored) if scored else 0.0
 
 
 def metrics(state: Curriculum) -> Metrics:

@@ -150,7 +150,7 @@ def _play(recipe: Recipe, name: str) -> Play:
     most: int | None = None
     try:
         options = EnvOptions(settings=recipe.envs[name])
-        scheduled = max((turns for _, turns in recipe.curriculum.horizon), default=None)
+        scheduled = max((turns for _, turns in recipe.curriculum.horizon.get(name, ())), default=None)
         limits = (recipe.collect.limits.turns, scheduled, registry.make_env(name, options).turn_limit)
         most = min((each for each in limits if each is not None), default=None)
         played = asyncio.run(_gold(name, recipe.seed, options))

@@ -82,7 +82,7 @@ async def train(parts: Parts) -> Path:
 
 def assess(batch: Batch, recipe: Recipe, version: int) -> tuple[list[Sample], Metrics]:
     """Return what the tokens of a batch are worth, without those that are too old."""
-    found = credit.assign(batch.groups, credit.rule_of(recipe.credit), recipe.tan, recipe.negative)
+    found = credit.assign(batch.groups, credit.rule_of(recipe.credit), recipe.tan, recipe.negative, recipe.imitation)
     budget = Budget(eta=recipe.eta, stale_interval=recipe.pools.stale_interval)
     made = samples.make(
         found, aggregation.named(recipe.aggregation), keep=lambda segment: staleness.keep(segment, version, budget)

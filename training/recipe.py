@@ -92,6 +92,8 @@ class Recipe(Strict, frozen=True, kw_only=True):
     """Floors of the task advantage normalisation; None leaves it out."""
     negative: Annotated[float, msgspec.Meta(ge=0)] = 1.0
     """What an advantage below 0 is multiplied by: less than 1 where much of what fails is long and says little."""
+    imitation: Annotated[float, msgspec.Meta(ge=0)] = 0.0
+    """What is added to the advantages of attempts that succeeded; groups that always succeeded are trained on then."""
     aggregation: str = "task_mean"
     checkpoint_every: Count = 10
     begin: BeginOptions = BeginOptions()

@@ -105,6 +105,11 @@ class Attempt:
         """Tokens trained on."""
         return sum(segment.tokens for segment in self.segments)
 
+    @property
+    def succeeded(self) -> bool:
+        """Whether it was scored, and solved the task."""
+        return self.by_agent and self.reward >= 1
+
 
 @dataclass(frozen=True, eq=False, kw_only=True, slots=True)
 class Group:

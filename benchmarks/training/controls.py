@@ -121,7 +121,8 @@ async def _rounds(going: _Going, options: RejectionOptions, seconds: float, say:
                 batch = await going.collector.batch()
         except TimeoutError:
             break
-        played += sum(len(group.attempts) for group in batch.groups)
+        attempts = [one for group in batch.groups for one in group.attempts]
+        played += len(attempts)
         won = successes(batch.groups, options.most_of_a_task)
         left = seconds - (time.monotonic() - begun)
         if won and left > 0:
@@ -131,7 +132,8 @@ async def _rounds(going: _Going, options: RejectionOptions, seconds: float, say:
             samples += done.step * wanted.sequences
         rounds += 1
         model = await _publish(going, rounds)
-        say(f"round {rounds}: {len(won)} successes learnt, {played:,} attempts so far, {left:.0f} s left")
+        rate = sum(one.succeeded for one in attempts) / len(attempts)
+        say(f"round {rounds}: {rate:.2f} succeeded, {len(won)} learnt, {played:,} attempts so far, {left:.0f} s left")
     return Done(
         model=str(model),
         seconds=time.monotonic() - begun,
@@ -160,7 +162,7 @@ def successes(groups: Iterable[Group], most: int) -> list[Segment]:
         of_task = kept[group.env, group.task_id]
         for attempt in group.attempts:
             text = b"|".join(segment.ids.tobytes() for segment in attempt.segments)
-            if attempt.by_agent and attempt.reward >= 1 and text not in of_task and len(of_task) < most:
+            if attempt.succeeded and text not in of_task and len(of_task) < most:
                 of_task.add(text)
                 found += attempt.segments
     return found

@@ -131,15 +131,14 @@ def best_of(
 
 
 def laid(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
-    """Lay values over values; which environments there are is the upper ones' to say, and no other has a share."""
+    """Lay values over values; which environments there are is the upper ones' to say, and the course names no other."""
     found = merge(below, above)
     if "envs" not in above:
         return found
     course = dict(found.get("curriculum", {}))
-    if "shares" in course:
-        course["shares"] = {env: share for env, share in course["shares"].items() if env in above["envs"]}
-        found = {**found, "curriculum": course}
-    return {**found, "envs": above["envs"]}
+    for name in {"shares", "horizon"} & course.keys():
+        course[name] = {env: value for env, value in course[name].items() if env in above["envs"]}
+    return {**found, **({"curriculum": course} if course else {}), "envs": above["envs"]}
 
 
 @cache

@@ -65,9 +65,7 @@ async def play(
 
 def counted(env: str, wanted: Wanted, groups: tuple[Group, ...]) -> Scored:
     """Return how often each task succeeded; a task that was played for one that came to nothing counts once."""
-    wins = {
-        group.task_id: sum(one.by_agent and one.reward >= 1 for one in group.attempts) for group in reversed(groups)
-    }
+    wins = {group.task_id: sum(one.succeeded for one in group.attempts) for group in reversed(groups)}
     return Scored(
         env=env,
         split=wanted.split,

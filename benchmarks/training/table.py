@@ -21,7 +21,7 @@ from harness.core import Value
 from harness.errors import SetupError, nearest
 
 Kind = Literal["warm", "train", "sft", "rejection", "sample"]
-THREE, FIVE, TUNING, WARMED = (11, 12, 13), (21, 22, 23, 24, 25), (91,), 20
+THREE, FIVE, TUNING, WARMED = (14, 15, 16), (21, 22, 23, 24, 25), (91,), 20
 
 
 class Arm(Value, frozen=True, kw_only=True):
@@ -102,7 +102,7 @@ TASKS: dict[str, Any] = {"aggregation": "task_mean"}
 TOKENS: dict[str, Any] = {"aggregation": "token_mean"}
 ONE_POLICY: dict[str, Any] = {"pools": {"depth": 0, "stale_ratio": 0.0}}
 ALFWORLD: dict[str, Any] = {"difficulty": 0.0, "gold": "searching"}
-KG: dict[str, Any] = {"difficulty": 0.0, "breadth": 2}
+KG: dict[str, Any] = {"difficulty": 0.0, "breadth": 3}
 WEBSHOP: dict[str, Any] = {"difficulty": 0.0}
 TWO_ENVS: dict[str, Any] = {
     "envs": {"alfworld": ALFWORLD, "kg": KG},

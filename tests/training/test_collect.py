@@ -380,7 +380,7 @@ async def test_what_is_in_flight_is_counted_by_pool_and_version(folder: Path) ->
 
 
 async def test_the_horizon_bounds_the_turns(folder: Path) -> None:
-    course = CurriculumOptions(horizon=((0, 2), (1, 4)))
+    course = CurriculumOptions(horizon={"alfworld": ((0, 2), (1, 4))})
     stage = Stage(folder, options=msgspec.structs.replace(QUICK, limits=Limits(turns=3)), course=course)
     async with stage.playing() as collector:
         first = await collector.batch()

@@ -85,6 +85,29 @@ def test_what_is_below_0_may_weigh_less_and_what_is_above_stays() -> None:
     assert [float(place.advantages[0]) for _, place in less.attempts] == pytest.approx([0.75, -0.025, -0.025, -0.025])
 
 
+def test_what_succeeded_may_be_imitated_in_groups_that_always_succeed_too() -> None:
+    rewards = [ONE_OF_FOUR, [1, 1], [0, 0], [0.5, 0.5]]
+    groups = [making.group([making.attempt(reward) for reward in each], number) for number, each in enumerate(rewards)]
+    found = credit.assign(groups[::-1], credit.rule_of("dr_grpo"), None, negative=0.1, imitation=0.3)
+    places = [place[:2] for _, place in found.attempts]
+    assert places == [(0, 0), (0, 1), (0, 2), (0, 3), (1, 0), (1, 1)]
+    advantages = [float(place.advantages[0]) for _, place in found.attempts]
+    assert advantages == pytest.approx([1.05, -0.025, -0.025, -0.025, 0.3, 0.3])
+    assert found.filtered == {"all_alike": 3}
+
+
+def test_imitation_leaves_the_normalisation_as_it_is() -> None:
+    groups = [making.group([making.attempt(reward) for reward in ONE_OF_FOUR])]
+    always = making.group([making.attempt(1)] * 2, 1)
+    plain = credit.assign(groups, credit.rule_of("dr_grpo"))
+    more = credit.assign([*groups, always], credit.rule_of("dr_grpo"), imitation=0.3)
+    assert plain.tasks == more.tasks
+    apart = [
+        float(b.advantages[0] - a.advantages[0]) for (_, a), (_, b) in zip(plain.attempts, more.attempts, strict=False)
+    ]
+    assert apart == pytest.approx([0.3, 0, 0, 0])
+
+
 def test_groups_whose_rewards_are_alike_are_filtered() -> None:
     found = assigned([making.attempt(1), making.attempt(1)], [making.attempt(1), making.attempt(0)])
     assert {place.group_id for _, place in found.attempts} == {1}

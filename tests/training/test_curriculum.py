@@ -118,17 +118,19 @@ def test_a_task_played_again_moves_its_rate() -> None:
 
 @pytest.mark.parametrize(("version", "turns"), [(0, 5), (9, 5), (10, 12), (99, 20)])
 def test_the_horizon_grows_with_the_version(version: int, turns: int) -> None:
-    options = CurriculumOptions(horizon=((0, 5), (10, 12), (30, 20)))
-    assert choosing.turns(options, version) == turns
-    assert choosing.turns(CurriculumOptions(), version) is None
-    assert choosing.turns(CurriculumOptions(horizon=((5, 3),)), 4) is None
+    options = CurriculumOptions(horizon={"db": ((0, 5), (10, 12), (30, 20))})
+    assert choosing.turns(options, "db", version) == turns
+    assert choosing.turns(options, "kg", version) is None
+    assert choosing.turns(CurriculumOptions(horizon={"db": ((5, 3),)}), "db", 4) is None
 
 
 def test_what_makes_no_sense_is_refused() -> None:
     with pytest.raises(SetupError, match=r"'webshop', which is not trained on: add it, or take the share out"):
         choosing.begin(["db"], CurriculumOptions(shares={"webshop": 1.0}))
-    with pytest.raises(SetupError, match="versions must rise"):
-        choosing.begin(["db"], CurriculumOptions(horizon=((5, 3), (0, 2))))
+    with pytest.raises(SetupError, match=r"'webshop', which is not trained on: add it, or take that out"):
+        choosing.begin(["db"], CurriculumOptions(horizon={"webshop": ((0, 2),)}))
+    with pytest.raises(SetupError, match="versions of db's horizon must rise"):
+        choosing.begin(["db"], CurriculumOptions(horizon={"db": ((5, 3), (0, 2))}))
 
 
 @settings(max_examples=20, deadline=None)

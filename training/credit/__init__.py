@@ -51,7 +51,7 @@ class Credit:
     tasks: Mapping[str, TaskNote]
     """Environment to its moments before the normalisation."""
     filtered: Mapping[str, int]
-    """Why groups were left out, and how many."""
+    """Why groups were not compared, and how many. With `imitation` those that always succeeded are trained on still."""
 
 
 def _scalar(formula: Callable[[Doubles], Doubles]) -> Rule:
@@ -89,16 +89,26 @@ def rule_of(name: str) -> Rule:
     return RULES[name]
 
 
-def assign(groups: Sequence[Group], rule: Rule, floors: Floors | None = FLOORS, negative: float = 1.0) -> Credit:
+def assign(
+    groups: Sequence[Group],
+    rule: Rule,
+    floors: Floors | None = FLOORS,
+    negative: float = 1.0,
+    imitation: float = 0.0,
+) -> Credit:
     """Return the advantages of a batch.
 
     Args:
         groups: complete groups.
         rule: how attempts of a group are compared.
         floors: of the task advantage normalisation; None leaves it out.
-        negative: what an advantage below 0 is multiplied by, last of all (AsymRE 2506.20520).
+        negative: what an advantage below 0 is multiplied by, after the normalisation (AsymRE 2506.20520).
+        imitation: what is added, last of all, to each advantage of an attempt that succeeded; where it is not 0, groups
+            that always succeeded are trained on too. On-policy its gradient is that of so much cross-entropy on the
+            model's own successes (the positive-example loss of VAPO 2504.05118, sec. 4.3).
     """
     scored: list[tuple[Attempt, Place]] = []
+    alike: list[tuple[Attempt, Place]] = []
     filtered: dict[str, int] = defaultdict(int)
     for group in sorted(groups, key=lambda group: group.group_id):
         members = [(place, one) for place, one in enumerate(group.attempts) if one.by_agent and one.turns]
@@ -106,20 +116,26 @@ def assign(groups: Sequence[Group], rule: Rule, floors: Floors | None = FLOORS, 
             filtered["too_few_scored"] += 1
             continue
         values = rule([one for _, one in members])
-        if not any(value.any() for value in values):
-            filtered["all_alike"] += 1
-            continue
-        scored += [
+        placed = [
             (one, Place(group.group_id, place, value)) for (place, one), value in zip(members, values, strict=True)
         ]
+        if any(value.any() for value in values):
+            scored += placed
+            continue
+        filtered["all_alike"] += 1
+        if imitation:
+            alike += [each for each in placed if each[0].succeeded]
     notes = _notes(scored)
     if floors is not None:
         scored = [
             (one, place._replace(advantages=normalise(place.advantages, *notes[one.env], floors)))
             for one, place in scored
         ]
-    scored = [(one, place._replace(advantages=_lessened(place.advantages, negative))) for one, place in scored]
-    return Credit(attempts=tuple(scored), tasks=notes, filtered=dict(filtered))
+    weighed = [
+        (one, place._replace(advantages=_lessened(place.advantages, negative) + imitation * one.succeeded))
+        for one, place in sorted([*scored, *alike], key=lambda each: each[1][:2])
+    ]
+    return Credit(attempts=tuple(weighed), tasks=notes, filtered=dict(filtered))
 
 
 def _notes(scored: Sequence[tuple[Attempt, Place]]) -> dict[str, TaskNote]:
