@@ -89,6 +89,8 @@ def text(told: Story, drawn: Sequence[str]) -> str:
         )
     if there:
         parts += [_arms(told)]
+    if len(cores := sorted({line.cores for lines in told.arms.values() for line in lines.values()})) > 1:
+        parts.append(f"These runs had {' or '.join(map(str, cores))} cores each: their seconds cannot be compared.")
     if any(each.effect for each in told.compared):
         parts += [_comparisons(told)]
     if passes := _passes(told):

@@ -146,9 +146,10 @@ def test_environments_are_replaced_and_other_tables_are_laid_over() -> None:
         "envs": {"db": {}},
         "learner": {"lr": 3, "minibatches": 2},
     }
-    assert orders.laid({"curriculum": {"shares": {"kg": 2, "db": 1}, "first": 3}}, {"envs": {"db": {}}}) == {
+    course = {"shares": {"kg": 2, "db": 1}, "horizon": {"kg": [[0, 8]]}, "first": 3}
+    assert orders.laid({"curriculum": course}, {"envs": {"db": {}}}) == {
         "envs": {"db": {}},
-        "curriculum": {"shares": {"db": 1}, "first": 3},
+        "curriculum": {"shares": {"db": 1}, "horizon": {}, "first": 3},
     }
     assert orders.resolved("micro", {"tan": {}}, 1).tan is not None
     with pytest.raises(SetupError, match=r"unknown setting 'learner\.rate'"):
@@ -316,6 +317,13 @@ def test_the_section_says_what_is_known_and_what_is_missing() -> None:
     assert next(row for row in text.splitlines() if row.startswith("| plain against control")).count("no claim") == 1
     row = next(row for row in text.splitlines() if row.startswith("| plain | 3 |"))
     assert "| 0.800 [0." in row and "] (0.800 to 0.800) | kg 0.80 | 60 |" in row
+
+
+def test_runs_on_unequal_cores_are_told() -> None:
+    story = told()
+    assert "cores each" not in section.text(story, [])
+    story.arms["slow"][1] = msgspec.structs.replace(story.arms["slow"][1], cores=7)  # type: ignore[index]
+    assert f"These runs had {story.arms['plain'][1].cores} or 7 cores each" in section.text(story, [])
 
 
 def test_tasks_that_are_not_the_same_are_not_compared() -> None:
