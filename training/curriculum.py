@@ -9,7 +9,7 @@ the group's id, so there is no generator to save.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Annotated, Literal
 
 import msgspec
@@ -91,21 +91,26 @@ class Curriculum(Value, frozen=True, kw_only=True):
 
 
 def begin(envs: Sequence[str], options: CurriculumOptions, shown: Mapping[str, int] | None = None) -> Curriculum:
-    """Return a curriculum of which nothing was played. SetupError for a share of an environment that is not there.
+    """Return a curriculum of which nothing was played. SetupError for options that make no sense.
 
     Args:
         envs: names of the environments.
         options: how tasks are chosen.
         shown: environment -> how many of its first tasks the model has seen gold play of: it would only recite them.
     """
-    if unknown := sorted(set(options.shares) - set(envs)):
+    require_sense(options, envs)
+    first = (shown or {}) if options.first is None else dict.fromkeys(envs, options.first)
+    return Curriculum(envs={name: EnvNote(cursor=first.get(name, 0)) for name in envs})
+
+
+def require_sense(options: CurriculumOptions, envs: Collection[str]) -> None:
+    """SetupError for a share or a horizon of an environment that is not there, and for versions that do not rise."""
+    if unknown := sorted(options.shares.keys() - set(envs)):
         raise SetupError(f"a share is given for '{unknown[0]}', which is not trained on: add it, or take the share out")
-    if unknown := sorted(set(options.horizon) - set(envs)):
+    if unknown := sorted(options.horizon.keys() - set(envs)):
         raise SetupError(f"a horizon is given for '{unknown[0]}', which is not trained on: add it, or take that out")
     if odd := next((name for name, steps in options.horizon.items() if list(steps) != sorted(steps)), None):
         raise SetupError(f"the versions of {odd}'s horizon must rise")
-    first = (shown or {}) if options.first is None else dict.fromkeys(envs, options.first)
-    return Curriculum(envs={name: EnvNote(cursor=first.get(name, 0)) for name in envs})
 
 
 def choose(state: Curriculum, options: CurriculumOptions, seed: int) -> tuple[Curriculum, Choice]:

@@ -17,6 +17,7 @@ from harness.core import Count, Json, Natural, canonical_json
 from harness.core import digest as digest_of
 from harness.errors import SetupError, nearest
 from harness.models.sampler import Kind
+from training import curriculum
 from training.cluster import ClusterOptions
 from training.collect import CollectOptions
 from training.copying import CopyingOptions
@@ -155,6 +156,7 @@ def load(name: str, above: Mapping[str, Any]) -> Recipe:
         raise SetupError(f"{path.name}: begin.envs names '{unknown[0]}', which envs does not: add it, or leave it out")
     if not isinstance(recipe.begin.tasks, int) and (odd := sorted(recipe.begin.tasks.keys() ^ recipe.envs.keys())):
         raise SetupError(f"{path.name}: begin.tasks and envs must name the same environments, and not '{odd[0]}' alone")
+    curriculum.require_sense(recipe.curriculum, recipe.envs)
     if recipe.eta < 0:
         raise SetupError(f"{path.name}: eta must be 0 or more, not {recipe.eta}")
     return recipe

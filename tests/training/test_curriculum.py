@@ -126,11 +126,11 @@ def test_the_horizon_grows_with_the_version(version: int, turns: int) -> None:
 
 def test_what_makes_no_sense_is_refused() -> None:
     with pytest.raises(SetupError, match=r"'webshop', which is not trained on: add it, or take the share out"):
-        choosing.begin(["db"], CurriculumOptions(shares={"webshop": 1.0}))
+        choosing.require_sense(CurriculumOptions(shares={"webshop": 1.0}), ["db"])
     with pytest.raises(SetupError, match=r"'webshop', which is not trained on: add it, or take that out"):
-        choosing.begin(["db"], CurriculumOptions(horizon={"webshop": ((0, 2),)}))
+        choosing.require_sense(CurriculumOptions(horizon={"webshop": ((0, 2),)}), ["db"])
     with pytest.raises(SetupError, match="versions of db's horizon must rise"):
-        choosing.begin(["db"], CurriculumOptions(horizon={"db": ((5, 3), (0, 2))}))
+        choosing.require_sense(CurriculumOptions(horizon={"db": ((5, 3), (0, 2))}), ["db"])
 
 
 @settings(max_examples=20, deadline=None)

@@ -102,3 +102,11 @@ def test_a_dry_run_tells_all_and_then_what_is_missing(
     wanted = {"agentrl": "of memory, and this machine has 8.0 GiB free", "one-gpu": "torch finds no such GPU here"}
     assert wanted[name] in str(done.exception)
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("part", ["shares", "horizon"])
+def test_a_course_for_what_is_not_trained_on_is_refused_before_anything_is_made(part: str) -> None:
+    """And not after the warm start: that would have cost its minutes."""
+    given = {"shares": 0.5, "horizon": [[0, 8]]}[part]
+    with pytest.raises(SetupError, match="'webshop', which is not trained on"):
+        recipes.load("tiny", {"curriculum": {part: {"webshop": given}}})
