@@ -1,21 +1,23 @@
-"""What the same seconds bring without reinforcement: two ways to go on from the same warm start, by the same parts.
+"""What the same seconds bring by supervised learning: three ways to go on from the same warm start, by the same parts.
 
-Continued SFT learns from gold play of train tasks that the warm start has not seen. Rejection sampling (expert
-iteration) plays train tasks with the model as it is, keeps what succeeded, learns it, and plays on with what it has
-become. Decided here so that neither is a straw man: making gold play is not counted in the seconds; a task that is
-easy does not crowd out the others (so many different successes of one task a round, and no more); play goes on while
-learning does, as it does under GRPO; and neither spends a second on scoring itself. Learning rates come from the
-sweep, on validation.
+Continued SFT learns from gold play of train tasks that the warm start has not seen. Rejection sampling (RFT,
+2308.01825) plays train tasks with the warm start, keeps what succeeded, and learns it. Expert iteration (ReST-EM,
+2312.06585) plays on with what it has become, round after round: a reinforcement learner by itself, without a baseline
+and without failures. Decided here so that none is a straw man: making gold play is not counted in the seconds; a task
+that is easy does not crowd out the others (so many different successes of one task a round, and no more); in expert
+iteration play goes on while learning does, as it does under GRPO; and none spends a second on scoring itself. Learning
+rates come from the sweep, on validation.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections import defaultdict
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import msgspec
 
@@ -62,6 +64,12 @@ class RejectionOptions(Value, frozen=True, kw_only=True, forbid_unknown_fields=T
     """Over the successes of a round."""
     most_of_a_task: Count = 4
     """Different successes of one task that are kept."""
+    once: Annotated[float, msgspec.Meta(gt=0, lt=1)] | None = None
+    """There is one round, and so much of the seconds is play; None goes round and round, a batch at a time."""
+
+
+ONCE = RejectionOptions(epochs=4, once=0.85)
+"""Rejection sampling: the warm start's own number of epochs, and as much play as leaves time for them."""
 
 
 def continued_sft(recipe: Recipe, base: Path, out: Path, seconds: float, say: Say) -> Done:
@@ -85,10 +93,9 @@ def further_plays(recipe: Recipe) -> list[Trajectory]:
 
 
 async def rejection_sampled(
-    recipe: Recipe, folder: Path, base: Path, seconds: float, say: Say, options: RejectionOptions | None = None
+    recipe: Recipe, folder: Path, base: Path, seconds: float, say: Say, options: RejectionOptions
 ) -> Done:
-    """Play, keep what succeeded, learn it, and play on, for so long."""
-    options = options or RejectionOptions()
+    """Play, keep what succeeded, learn it, and play on with it unless it is to be once, for so long."""
     (folder / "processes").mkdir(parents=True)
     before = recipe.begin.warm_start or WarmStartOptions()
     learning = msgspec.structs.replace(recipe.learner, betas=sft.BETAS, precision=before.precision)
@@ -115,15 +122,11 @@ class _Going(NamedTuple):
 async def _rounds(going: _Going, options: RejectionOptions, seconds: float, say: Say) -> Done:
     begun, samples, tokens, played, rounds = time.monotonic(), 0, 0, 0, 0
     model = going.base
-    while (left := seconds - (time.monotonic() - begun)) > 0:
-        try:
-            async with asyncio.timeout(left):
-                batch = await going.collector.batch()
-        except TimeoutError:
-            break
-        attempts = [one for group in batch.groups for one in group.attempts]
+    until = begun + seconds * (options.once or 1)
+    while groups := await _played(going.collector, until, once=options.once is not None):
+        attempts = [one for group in groups for one in group.attempts]
         played += len(attempts)
-        won = successes(batch.groups, options.most_of_a_task)
+        won = successes(groups, options.most_of_a_task)
         left = seconds - (time.monotonic() - begun)
         if won and left > 0:
             wanted = _learning(going.recipe, epochs=options.epochs, seconds=left, part=rounds)
@@ -142,6 +145,16 @@ async def _rounds(going: _Going, options: RejectionOptions, seconds: float, say:
         played=played,
         rounds=rounds,
     )
+
+
+async def _played(collector: Collector, until: float, *, once: bool) -> list[Group]:
+    """Return the groups of the next batch, or, where it is to be once, all that are played until then."""
+    found: list[Group] = []
+    with contextlib.suppress(TimeoutError):
+        while (left := until - time.monotonic()) > 0 and (once or not found):
+            async with asyncio.timeout(left):
+                found += (await collector.batch()).groups
+    return found
 
 
 async def _publish(going: _Going, version: int) -> Path:

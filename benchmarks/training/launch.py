@@ -8,6 +8,7 @@ it stood; anything else begins anew.
 from __future__ import annotations
 
 import asyncio
+import functools
 import os
 import shutil
 import sys
@@ -68,7 +69,14 @@ def perform(job: Job, folder: Path) -> Outcome:
     """Do a job in a folder."""
     recipe = orders.resolved(job.recipe, job.above, job.seed)
     shutil.rmtree(folder / "evaluations", ignore_errors=True)
-    doers = {"warm": warm, "train": train, "sft": continued, "rejection": rejection, "sample": sample}
+    doers = {
+        "warm": warm,
+        "train": train,
+        "sft": continued,
+        "rejection": functools.partial(own_play, options=controls.ONCE),
+        "iteration": functools.partial(own_play, options=controls.RejectionOptions()),
+        "sample": sample,
+    }
     return doers[job.kind](job, recipe, folder)
 
 
@@ -117,11 +125,11 @@ def continued(job: Job, recipe: Recipe, folder: Path) -> Outcome:
     return _controlled(job, recipe, folder, done)
 
 
-def rejection(job: Job, recipe: Recipe, folder: Path) -> Outcome:
+def own_play(job: Job, recipe: Recipe, folder: Path, options: controls.RejectionOptions) -> Outcome:
     """Learn from own play that succeeded."""
     base, seconds = _given(job)
     shutil.rmtree(folder / "rounds", ignore_errors=True)
-    done = asyncio.run(controls.rejection_sampled(recipe, folder / "rounds", base, seconds, say))
+    done = asyncio.run(controls.rejection_sampled(recipe, folder / "rounds", base, seconds, say, options))
     return _controlled(job, recipe, folder, done)
 
 

@@ -20,7 +20,7 @@ from harness.config import merge
 from harness.core import Value
 from harness.errors import SetupError, nearest
 
-Kind = Literal["warm", "train", "sft", "rejection", "sample"]
+Kind = Literal["warm", "train", "sft", "rejection", "iteration", "sample"]
 THREE, FIVE, TUNING, WARMED = (14, 15, 16), (21, 22, 23, 24, 25), (91,), 20
 
 
@@ -110,6 +110,11 @@ TWO_ENVS: dict[str, Any] = {
 }
 GRPO = Arm(name="GRPO")
 SFT_RATES = (1e-4, 3e-4, 1e-3)
+CONTROLS: dict[Kind, str] = {
+    "iteration": "expert iteration",
+    "rejection": "rejection-sampled SFT",
+    "sft": "continued SFT",
+}
 GROUPS: dict[str, Any] = {"curriculum": {"over": "groups"}}
 THREE_ENVS: dict[str, Any] = {
     "envs": {"alfworld": ALFWORLD, "kg": KG, "webshop": WEBSHOP},
@@ -119,20 +124,11 @@ THREE_ENVS: dict[str, Any] = {
 """WebShop's rewards are parts of 1, and advantages of `dr_grpo` keep the rewards' scale: TAN has something to do."""
 
 
-def _rates(kind: Kind, rates: Sequence[float]) -> tuple[Arm, ...]:
+def _rates(kind: Kind) -> tuple[Arm, ...]:
     return tuple(
-        Arm(
-            name=f"{kind} {rate:g}",
-            kind=kind,
-            above={"learner": {"lr": rate}},
-            seconds_of=GRPO.name,
-        )
-        for rate in rates
+        Arm(name=f"{kind} {rate:g}", kind=kind, above={"learner": {"lr": rate}}, seconds_of=GRPO.name)
+        for rate in SFT_RATES
     )
-
-
-def _names(kind: Kind, rates: Sequence[float]) -> tuple[str, ...]:
-    return tuple(arm.name for arm in _rates(kind, rates))
 
 
 EXPERIMENTS: tuple[Experiment, ...] = (
@@ -140,7 +136,7 @@ EXPERIMENTS: tuple[Experiment, ...] = (
         name="sweep",
         asks="Which learning rate is best on validation, for each control of 'tiny'? GRPO has its recipe's.",
         recipe="tiny",
-        arms=(GRPO, *_rates("sft", SFT_RATES), *_rates("rejection", SFT_RATES)),
+        arms=(GRPO, *(arm for kind in CONTROLS for arm in _rates(kind))),
         seeds=TUNING,
         warmed=None,
         temperatures=(0.0, 1.0),
@@ -150,24 +146,17 @@ EXPERIMENTS: tuple[Experiment, ...] = (
     Experiment(
         name="tiny",
         asks="Does GRPO beat its own warm start, and what the same seconds bring by more supervised learning: on "
-        "further gold play, and on the model's own play that succeeded?",
+        "further gold play, and on the model's own play that succeeded, once and again and again?",
         recipe="tiny",
         arms=(
             WARM,
             GRPO,
-            Arm(name="continued SFT", kind="sft", seconds_of=GRPO.name, best_of=_names("sft", SFT_RATES)),
-            Arm(
-                name="rejection-sampled SFT",
-                kind="rejection",
-                seconds_of=GRPO.name,
-                best_of=_names("rejection", SFT_RATES),
+            *(
+                Arm(name=name, kind=kind, seconds_of=GRPO.name, best_of=tuple(arm.name for arm in _rates(kind)))
+                for kind, name in CONTROLS.items()
             ),
         ),
-        against=(
-            (GRPO.name, WARM.name),
-            (GRPO.name, "continued SFT"),
-            (GRPO.name, "rejection-sampled SFT"),
-        ),
+        against=tuple((GRPO.name, name) for name in (WARM.name, *CONTROLS.values())),
         seeds=THREE,
         warmed=None,
         temperatures=(0.0, 1.0),
@@ -327,8 +316,7 @@ SMOKE: tuple[Experiment, ...] = (
         arms=(
             WARM,
             PLAIN,
-            Arm(name="continued SFT", kind="sft", seconds_of=PLAIN.name),
-            Arm(name="rejection-sampled SFT", kind="rejection", seconds_of=PLAIN.name),
+            *(Arm(name=name, kind=kind, seconds_of=PLAIN.name) for kind, name in CONTROLS.items()),
             Arm(name="mixed", kind="sample", of=PLAIN.name, sampled={"stale_ratio": 0.5}),
         ),
         against=((PLAIN.name, WARM.name), (PLAIN.name, "continued SFT")),

@@ -10,6 +10,7 @@ import pytest
 
 from benchmarks.training import controls, orders, runner
 from benchmarks.training import lines as results
+from benchmarks.training.table import CONTROLS
 from harness import newmodel
 from harness.core import EnvOptions
 
@@ -17,19 +18,19 @@ from harness.core import EnvOptions
 @pytest.mark.slow
 @pytest.mark.heavy
 @pytest.mark.timeout(900)
-def test_all_of_the_way_two_updates_two_seeds_and_both_controls(tmp_path: Path) -> None:
+def test_all_of_the_way_two_updates_two_seeds_and_all_controls(tmp_path: Path) -> None:
     pytest.importorskip("torch", reason="needs torch: pip install -e '.[train]'")
     words = ["--smoke", "--jobs", "2", "--work", str(tmp_path), "--plots", str(tmp_path / "plots")]
     command = [sys.executable, "-m", "benchmarks", "training", *words]
     done = subprocess.run(command, cwd=runner.ROOT, capture_output=True, text=True, timeout=800, check=False)
     assert done.returncode == 0, done.stderr
     lines = results.read(tmp_path / "smoke-results").values()
-    kinds = ["rejection", "sample", "sft", "train", "warm"]
+    kinds = ["iteration", "rejection", "sample", "sft", "train", "warm"]
     assert sorted(each.kind for each in lines) == [kind for kind in kinds for _ in range(2)]
     trained = {each.seed: each for each in lines if each.kind == "train"}
     for each in lines:
         assert len(each.table(1.0)["db"]) == 4 and each.peak_mb > 50 and each.seconds > 0
-        if each.kind in {"sft", "rejection"}:
+        if each.kind in CONTROLS:
             # A single step may take its time on a busy machine; without the bound it would go on for ever.
             assert each.seconds < trained[each.seed].seconds + 60, "equal wall-clock"
     assert all(each.figures["updates"] == 2 and len(each.reward.values) == 2 for each in trained.values())
@@ -39,6 +40,12 @@ def test_all_of_the_way_two_updates_two_seeds_and_both_controls(tmp_path: Path) 
     assert again.returncode == 0 and "begins" not in again.stderr, "what was run is not run again"
 
 
+LOTTERY = {
+    "envs": {"tests.training.lottery:make": {}}, "processes": False, "running": 4, "engine": {"answer_tokens": 4},
+    "collect": {"group_size": 4},
+}  # fmt: skip
+
+
 class EnoughError(Exception):
     """Two rounds are over."""
 
@@ -46,14 +53,10 @@ class EnoughError(Exception):
 @pytest.mark.slow
 @pytest.mark.heavy
 @pytest.mark.timeout(600)
-async def test_rejection_sampling_learns_what_succeeded_and_plays_on_with_it(tmp_path: Path) -> None:
+async def test_expert_iteration_learns_what_succeeded_and_plays_on_with_it(tmp_path: Path) -> None:
     pytest.importorskip("torch", reason="needs torch: pip install -e '.[train]'")
     base, told = tmp_path / "base", []
     newmodel.make(base, newmodel.SHAPES["nano"], await newmodel.gold_play("db", 8, 0, EnvOptions()), 0)
-    above = {
-        "envs": {"tests.training.lottery:make": {}}, "processes": False, "running": 4, "engine": {"answer_tokens": 4},
-        "collect": {"group_size": 4},
-    }  # fmt: skip
 
     def say(what: str) -> None:
         told.append(what)
@@ -62,8 +65,28 @@ async def test_rejection_sampling_learns_what_succeeded_and_plays_on_with_it(tmp
 
     with pytest.raises(EnoughError):
         await controls.rejection_sampled(
-            orders.resolved("micro", above, 1), tmp_path / "rounds", base, 500, say, controls.RejectionOptions(groups=2)
+            orders.resolved("micro", LOTTERY, 1),
+            tmp_path / "rounds",
+            base,
+            500,
+            say,
+            controls.RejectionOptions(groups=2),
         )
     assert told[0].startswith("round 1: ") and not told[1].startswith("round 2: 0 successes")
     (model,) = (tmp_path / "rounds" / "snapshots").glob("v000002-*")
     assert (model / "model.safetensors").read_bytes() != (base / "model.safetensors").read_bytes()
+
+
+@pytest.mark.slow
+@pytest.mark.heavy
+@pytest.mark.timeout(600)
+async def test_what_is_sampled_once_is_learnt_once_and_in_time(tmp_path: Path) -> None:
+    pytest.importorskip("torch", reason="needs torch: pip install -e '.[train]'")
+    base, told = tmp_path / "base", []
+    newmodel.make(base, newmodel.SHAPES["nano"], await newmodel.gold_play("db", 8, 0, EnvOptions()), 0)
+    done = await controls.rejection_sampled(
+        orders.resolved("micro", LOTTERY, 1), tmp_path / "rounds", base, 8, told.append, controls.ONCE
+    )
+    assert (done.rounds, len(told)) == (1, 1) and done.played > 16, "more than a batch, and all of it before learning"
+    assert 0.85 * 8 <= done.seconds < 8 + 60 and done.samples > 0
+    assert (Path(done.model) / "model.safetensors").read_bytes() != (base / "model.safetensors").read_bytes()

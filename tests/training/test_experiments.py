@@ -126,7 +126,7 @@ def test_what_is_tuned_waits_for_the_sweep_and_takes_what_was_best_on_validation
     done = {}
     for arm in sweep.arms:
         for seed, key in orders.keys(sweep, arm.name, {}).items():
-            good = arm.name in {"sft 0.0001", "rejection 0.001"}
+            good = arm.name in {"sft 0.0001", "rejection 0.001", "iteration 0.0003"}
             scores = [
                 Scored(
                     env="kg", split="validation", temperature=t, epochs=1, successes=(1, int(good)), tasks_digest="d"
@@ -136,7 +136,7 @@ def test_what_is_tuned_waits_for_the_sweep_and_takes_what_was_best_on_validation
             done[key] = line(key, seed, [], scores=tuple(scores))
     controls = [order for order in orders.orders(tiny, done) if order.kind not in {"warm", "train"}]
     found = {order.arm: order.above["learner"]["lr"] for order in controls}
-    assert found == {"continued SFT": 1e-4, "rejection-sampled SFT": 1e-3}
+    assert found == {"continued SFT": 1e-4, "rejection-sampled SFT": 1e-3, "expert iteration": 3e-4}
     assert with_needed(["tiny"], EXPERIMENTS) == [sweep, tiny]
 
 
@@ -364,7 +364,7 @@ def test_the_plan_says_what_is_left_and_counts_shared_runs_once(tmp_path: Path) 
     text = planned({}, EXPERIMENTS)
     for experiment in EXPERIMENTS:
         assert f"`python -m benchmarks training {experiment.name}`" in text
-    assert "6 after sweep" in text
+    assert "9 after sweep" in text
     result = CliRunner().invoke(program, ["--plan", "--results", str(tmp_path)], standalone_mode=False)
     assert result.output.strip() == text.strip()
     small = planned({}, [SMALL])
