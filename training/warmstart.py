@@ -21,13 +21,12 @@ from harness.core import Count, Natural, Tokens, Trajectory, Value
 from harness.errors import SetupError
 from harness.models.render import Dialogue, Renderer
 from training import packing, samples
+from training.learner.options import fallen
 from training.values import Bools, Ints, Sample, Segment
 
 if TYPE_CHECKING:
     from training.learner.backend import Backend
 
-FINAL_SHARE = 0.1
-"""Of the learning rate, at the end."""
 OBSERVED_UNTIL = 0.7
 
 
@@ -147,8 +146,7 @@ def fit(
 def rate(options: WarmStartOptions, step: int, share: float) -> float:
     """Return the learning rate: it rises over `warmup` steps, then falls on a cosine to a tenth."""
     risen = min(1.0, step / (options.warmup + 1))
-    fallen = FINAL_SHARE + (1 - FINAL_SHARE) * (1 + math.cos(math.pi * min(1.0, share))) / 2
-    return options.lr * risen * fallen
+    return options.lr * risen * fallen(share)
 
 
 def _batches(segments: Sequence[Segment], options: WarmStartOptions) -> Iterator[Sequence[Segment]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Annotated, Literal
 
 import msgspec
@@ -10,6 +11,8 @@ from harness.core import Count, Natural, Value
 
 Positive = Annotated[float, msgspec.Meta(gt=0)]
 Share = Annotated[float, msgspec.Meta(ge=0)]
+FINAL_SHARE = 0.1
+"""Of a learning rate that falls, at the end."""
 
 
 class LossOptions(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -50,6 +53,10 @@ class LearnerOptions(Value, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     lr: Positive = 1e-6
     warmup: Natural = 10
     """Optimizer steps in which the learning rate rises to `lr`."""
+    schedule: Literal["constant", "cosine"] = "constant"
+    """Of the learning rate after that; `cosine` has it fall to a tenth until the last update."""
+    updates: Natural = 0
+    """That there will be: 0 stands for the recipe's `steps`."""
     weight_decay: Share = 0.0
     betas: tuple[float, float] = (0.9, 0.999)
     grad_clip: Positive = 1.0
@@ -76,3 +83,8 @@ class LearnerOptions(Value, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """Of the DeepSpeed learner."""
     offload: bool = False
     """Of the DeepSpeed learner: optimizer state in the CPU's memory."""
+
+
+def fallen(share: float) -> float:
+    """Return what is left of a learning rate that falls on a cosine, after a share of the way, which may be over."""
+    return FINAL_SHARE + (1 - FINAL_SHARE) * (1 + math.cos(math.pi * min(1.0, share))) / 2

@@ -25,7 +25,7 @@ from harness.errors import SetupError
 from training import losses, packing
 from training.learner import report
 from training.learner.backend import Backend
-from training.learner.options import LearnerOptions, LossOptions
+from training.learner.options import LearnerOptions, LossOptions, fallen
 from training.packing import Rows
 from training.values import Metrics, Sample
 
@@ -99,10 +99,11 @@ class Learner:
                 values = self.backend.logprobs(packing.rows(batch, self.options.packed))
             yield [sample for row in batch for sample in row], values.cpu().numpy()
 
-    @property
-    def lr(self) -> float:
-        """The learning rate of the next step."""
-        return self.options.lr * min(1.0, (self.steps + 1) / (self.options.warmup + 1))
+    def rate(self, version: int) -> float:
+        """Return the learning rate of the next step, under weights of a version."""
+        risen = min(1.0, (self.steps + 1) / (self.options.warmup + 1))
+        falls = self.options.schedule == "cosine" and self.options.updates > 0
+        return self.options.lr * risen * (fallen(version / self.options.updates) if falls else 1.0)
 
     def weights(self) -> dict[str, Tensor]:
         """Return the model's weights under their own names, adapters merged. Every rank must ask."""
@@ -160,8 +161,8 @@ class Learner:
             loss += float(part.detach())
             self.backend.backward(part, last=place == len(micros) - 1)
             records += [] if micro.idle else [recorded]
-        whole, lr = sum(self.backend.gather(loss)), self.lr
-        return Step(whole, self._step(whole), lr, records)
+        whole, rate = sum(self.backend.gather(loss)), self.rate(version)
+        return Step(whole, self._step(whole, rate), rate, records)
 
     def _policy(self, micro: Micro, version: int, *, first: bool, scale: int) -> tuple[Tensor, report.Record]:
         """Return a micro-batch's part of its mini-batch's loss, and what to report of it."""
@@ -190,15 +191,15 @@ class Learner:
         )
         return parts.sum(), recorded
 
-    def _step(self, loss: float) -> float:
+    def _step(self, loss: float, rate: float) -> float:
         """Change the weights; return the gradient's norm."""
-        norm = self.backend.step(self.lr) if math.isfinite(loss) else math.nan
+        norm = self.backend.step(rate) if math.isfinite(loss) else math.nan
         if not math.isfinite(norm):
             self.backend.forget()
             what = f"the loss is {loss}" if not math.isfinite(loss) else f"the gradient's norm is {norm}"
             raise SetupError(
                 f"after {self.steps} optimizer steps {what}, and the step was not taken: lower learner.lr (it was "
-                f"{self.lr:.3g}) or set learner.precision to float32, and resume from the last checkpoint"
+                f"{rate:.3g}) or set learner.precision to float32, and resume from the last checkpoint"
             )
         self.steps += 1
         return norm

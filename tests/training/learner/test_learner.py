@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from tests.training import making
 from tests.training.learner import models
 from training import learner
 from training.learner.options import LearnerOptions
+from training.learner.update import Learner
 from training.values import Sample
 
 SAMPLES = making.samples(12)
@@ -154,13 +156,22 @@ def test_the_update_raises_what_was_good_and_lowers_what_was_bad(nano: Path) -> 
     assert sum(change > 0 for change in moved) >= 10
 
 
+def rates(one: Learner, versions: Iterable[int]) -> Iterator[float]:
+    """Yield the learning rate of one step after the other, two an update."""
+    for step, version in enumerate(versions):
+        one.steps = step
+        yield one.rate(version)
+
+
 def test_the_learning_rate_warms_up(nano: Path) -> None:
     one = models.make(nano, lr=1.0, warmup=3)
-    rates = []
-    for step in range(5):
-        one.steps = step
-        rates.append(one.lr)
-    assert rates == [0.25, 0.5, 0.75, 1.0, 1.0]
+    assert [*rates(one, range(5))] == [0.25, 0.5, 0.75, 1.0, 1.0]
+
+
+def test_the_learning_rate_falls_to_a_tenth_at_the_last_update(nano: Path) -> None:
+    one = models.make(nano, lr=1.0, warmup=1, schedule="cosine", updates=10)
+    assert [*rates(one, (0, 0, 5, 10, 99))] == pytest.approx([0.5, 1.0, 0.55, 0.1, 0.1])
+    assert [*rates(models.make(nano, lr=1.0, schedule="cosine"), (0, 9))] == [1.0, 1.0], "until nobody knows when"
 
 
 def test_nothing_to_train_on_changes_nothing(nano: Path) -> None:
