@@ -137,20 +137,10 @@ def _configured(config: Mapping[str, Any]) -> Size:
 
 def memory(recipe: Recipe, size: Size, device: str) -> list[Part]:
     """Return what takes memory while it trains, by the device that is taken where a recipe names none."""
-    learner, engines = _learner(recipe, size, device), _engines(recipe, size, device)
+    parts = [*_learner(recipe, size, device), *_engines(recipe, size, device)]
     if recipe.cluster.address is not None:
-        return [*_away(recipe, learner, engines), *_processes(recipe, device)]
-    return [*learner, *engines, *_processes(recipe, device)]
-
-
-def _away(recipe: Recipe, learner: Sequence[Part], engines: Sequence[Part]) -> list[Part]:
-    """Return what learner and engines take of a cluster's nodes; evaluations stay on this machine."""
-    count = recipe.cluster.replicas
-    here = [part for part in engines if part.what.startswith("evaluation")]
-    # Each replica has the weights; what waits in caches is shared out.
-    there = [part._replace(least=count * part.least, most=count * part.least + part.most - part.least)
-             for part in engines if part not in here]  # fmt: skip
-    return [*(part._replace(where=CLUSTER) for part in (*learner, *there)), *here]
+        parts = [part._replace(where=CLUSTER) for part in parts]
+    return [*parts, *_evaluation(recipe, size, device), *_processes(recipe, device)]
 
 
 def disk(recipe: Recipe, size: Size) -> list[Part]:
@@ -227,27 +217,43 @@ def activations(size: Size, positions: int, options: LearnerOptions) -> int:
 
 
 def _engines(recipe: Recipe, size: Size, device: str) -> list[Part]:
-    """Return what the pools' engines take, and the one of the evaluation in the background."""
-    options = recipe.engine
-    name = options.device or device
+    """Return what the pools' engines take: each replica has the weights; what waits in caches is shared out."""
+    options, replicas = recipe.engine, recipe.spread.replicas
+    name, longest = options.device or device, context(recipe, size)
     pools = ["current", *(f"stale {depth}" for depth in range(1, recipe.pools.depth + 1))]
-    each = {"float32": 4, "bfloat16": 2, "float16": 2}.get(options.dtype, 4 if name == "cpu" else size.bytes)
-    weights, longest = each * size.parameters, context(recipe, size)
+    each = _number(recipe, size, device)
+    if recipe.sampler == "vllm":
+        servers = chain(*(_server(recipe, name, pool, each * size.parameters) for pool in pools))
+        return [part._replace(least=replicas * part.least, most=replicas * part.most) for part in servers]
     row = longest * each * size.cached_numbers
     episodes = recipe.running * recipe.collect.group_size
-    reading = each * READ_TOKENS * size.kept_numbers
-    found = []
-    if recipe.sampler == "hf":
-        for pool in pools:
-            # New weights are loaded beside those that serve.
-            found.append((f"engine, {pool}: weights", 2 * weights + reading, 0))
-            most = min(options.batch, episodes) * row
-            found.append((f"engine, {pool}: cache of {longest:,} positions a turn", 0, most))
-        found.append(("engines: cache of episodes that wait", 0, max(0, episodes - options.batch) * row))
-    found.append(("evaluation: weights", weights + reading, 0))
-    found.append((f"evaluation: cache of {longest:,} positions a turn", 0, options.batch * row))
-    servers = [_server(recipe, name, pool, weights) for pool in pools if recipe.sampler == "vllm"]
-    return [*(Part(what, _place(name), least, least + more) for what, least, more in found), *chain(*servers)]
+    # New weights are loaded beside those that serve.
+    weights = replicas * each * (2 * size.parameters + READ_TOKENS * size.kept_numbers)
+    at_once = min(replicas * options.batch, episodes)
+    found = [
+        *((f"engine, {pool}: weights", weights, 0) for pool in pools),
+        *((f"engine, {pool}: cache of {longest:,} positions a turn", 0, at_once * row) for pool in pools),
+        ("engines: cache of episodes that wait", 0, (episodes - at_once) * row),
+    ]
+    return [Part(what, _place(name), least, least + more) for what, least, more in found]
+
+
+def _evaluation(recipe: Recipe, size: Size, device: str) -> list[Part]:
+    """Return what the engine of the evaluation in the background takes, which is always on this machine."""
+    each, longest = _number(recipe, size, device), context(recipe, size)
+    where = _place(recipe.engine.device or device)
+    least = each * (size.parameters + READ_TOKENS * size.kept_numbers)
+    most = recipe.engine.batch * longest * each * size.cached_numbers
+    return [
+        Part("evaluation: weights", where, least, least),
+        Part(f"evaluation: cache of {longest:,} positions a turn", where, 0, most),
+    ]
+
+
+def _number(recipe: Recipe, size: Size, device: str) -> int:
+    """Return the bytes of a number, where an engine computes."""
+    own = 4 if (recipe.engine.device or device) == "cpu" else size.bytes
+    return {"float32": 4, "bfloat16": 2, "float16": 2}.get(recipe.engine.dtype, own)
 
 
 def _server(recipe: Recipe, device: str, pool: str, weights: int) -> list[Part]:
@@ -275,7 +281,8 @@ def _processes(recipe: Recipe, device: str) -> list[Part]:
     """Return what the processes take by being there: collectors, evaluation, engines, the learner's ranks."""
     away = recipe.cluster.address is not None
     learners = recipe.ranks if recipe.spread.learner and not away else 0
-    count = 2 + learners + (0 if away else int(recipe.spread.engine) + recipe.spread.players)
+    engines = recipe.spread.replicas if recipe.spread.engine else 0
+    count = 2 + learners + (0 if away else engines + recipe.spread.players)
     found = [Part(f"{count} processes", MEMORY, count * PROCESS, count * PROCESS)]
     on_gpu = ((recipe.learner.device, 0 if away else max(learners, 1)), (recipe.engine.device, 1 if away else 2))
     for name, number in on_gpu:

@@ -25,7 +25,7 @@ from typing import Annotated, Any, NamedTuple
 import msgspec
 
 from harness.config import Strict
-from harness.core import Count, Seconds
+from harness.core import Seconds
 from harness.errors import HarnessError, SetupError
 from harness.service import cluster
 from training.machine import PATIENT
@@ -52,12 +52,10 @@ class ClusterOptions(Strict, frozen=True, kw_only=True):
     """What each rank of the learner takes of its node,"""
     learner_gpus: Share = 0.0
     engine_cpus: Share = 1.0
-    """and each replica of the engines."""
+    """and each replica of the engines (`processes.replicas`)."""
     engine_gpus: Share = 0.0
     player_cpus: Share = 1.0
     """What each player takes (`processes.players`)."""
-    replicas: Count = 1
-    """Of the engines. Each computes all pools; an episode stays with one."""
     connect_seconds: Seconds = 120.0
 
 

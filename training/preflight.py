@@ -25,6 +25,7 @@ def check(recipe: Recipe, folder: Path, *, resume: bool) -> None:
     require_envs(recipe)
     require_packages(recipe)
     cluster.require(recipe.cluster, recipe.spread)
+    require_replicas(recipe)
     record.require(recipe.log)
     size = budget.size_of(recipe)
     if recipe.begin.model is not None:
@@ -72,6 +73,16 @@ def require_vllm(recipe: Recipe) -> None:
         raise SetupError("engine.addresses names servers, and training starts its own, one for each pool: leave it out")
     if recipe.cluster.address is None:
         launch.runtime(VLLM)
+
+
+def require_replicas(recipe: Recipe) -> None:
+    """Refuse replicas of engines where there cannot be any. SetupError with the remedy."""
+    if recipe.spread.replicas == 1:
+        return
+    if not recipe.spread.engine:
+        raise SetupError("processes.replicas are processes of engines: leave processes.engine true, or replicas out")
+    if recipe.sampler == "vllm" and recipe.cluster.address is None:
+        raise SetupError("processes.replicas of vLLM would share the same GPUs: say engine.replicas instead")
 
 
 def require_packages(recipe: Recipe) -> None:

@@ -255,7 +255,7 @@ def make_samplers(
     wanted = engine.Wanted(recipe.sampler, base, recipe.engine, pools, recipe.spread.call_seconds)
     if not recipe.spread.engine:
         return engine.made(wanted), ()
-    count = 1 if recipe.cluster.address is None else recipe.cluster.replicas
+    count = recipe.spread.replicas
     engines = [
         engine.describe(
             wanted, recipe.spread, deterministic=recipe.learner.deterministic, folder=folder, watch=watch, say=say,

@@ -110,6 +110,8 @@ TWO_ENVS: dict[str, Any] = {
 }
 GRPO = Arm(name="GRPO")
 SFT_RATES = (1e-4, 3e-4, 1e-3)
+TWICE: dict[str, Any] = {"processes": {"replicas": 2}}
+"""GRPO's two pools compute on two cores; what has one pool has two engines for it, or a core would stand idle."""
 CONTROLS: dict[Kind, str] = {
     "iteration": "expert iteration",
     "rejection": "rejection-sampled SFT",
@@ -126,7 +128,7 @@ THREE_ENVS: dict[str, Any] = {
 
 def _rates(kind: Kind) -> tuple[Arm, ...]:
     return tuple(
-        Arm(name=f"{kind} {rate:g}", kind=kind, above={"learner": {"lr": rate}}, seconds_of=GRPO.name)
+        Arm(name=f"{kind} {rate:g}", kind=kind, above={"learner": {"lr": rate}, **TWICE}, seconds_of=GRPO.name)
         for rate in SFT_RATES
     )
 

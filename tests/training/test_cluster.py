@@ -90,7 +90,7 @@ async def test_without_a_cluster_processes_hold_the_parts() -> None:
 def test_what_runs_on_the_cluster_takes_no_memory_here() -> None:
     values = {"name": "a", "envs": {"db": {}}, "steps": 1, "learner": {"device": "cpu"}, "engine": {"device": "cpu"}}
     here = msgspec.convert(values, Recipe)
-    away = msgspec.convert({**values, "cluster": {"address": "auto", "replicas": 3}}, Recipe)
+    away = msgspec.convert({**values, "cluster": {"address": "auto"}, "processes": {"replicas": 3}}, Recipe)
     assert digest(here) == digest(away), "where a run computes is no part of what it learns"
     size = budget.size_of(here)
     parts = budget.memory(away, size, "cpu")
@@ -202,8 +202,8 @@ async def test_an_engine_and_then_a_node_die_and_the_run_goes_on(nodes: Nodes, t
         "name": "cluster", "envs": {"tests.training.lottery:make": {}}, "steps": 8, "groups": 2, "running": 6,
         "checkpoint_every": 2, "eta": 1, "collect": {"group_size": 4}, "pools": {"stale_interval": 2},
         "learner": {"lr": 1e-3, "minibatches": 2, "device": "cpu"}, "engine": {"device": "cpu", "answer_tokens": 6},
-        "log": {"tensorboard": False}, "processes": {"players": 2},
-        "cluster": {"address": nodes.address, "engine_cpus": 0.5, "player_cpus": 0.5, "replicas": 2},
+        "log": {"tensorboard": False}, "processes": {"players": 2, "replicas": 2},
+        "cluster": {"address": nodes.address, "engine_cpus": 0.5, "player_cpus": 0.5},
     }  # fmt: skip
     recipe = msgspec.convert(values, Recipe)
     note, said = tmp_path / "recipe.json", tmp_path / "out"

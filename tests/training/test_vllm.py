@@ -129,7 +129,7 @@ def test_what_servers_take_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(machine, "whole_gpu", lambda device: 80 << 30)
     on_gpu = budget.memory(recipe(engine={"device": "cuda", "memory": 0.5}), size, "cuda")
     assert [part.least for part in named(on_gpu, "set aside")] == [20 << 30] * 2
-    away = recipe(engine={"device": "cuda"}, cluster={"address": "auto", "replicas": 3})
+    away = recipe(engine={"device": "cuda"}, cluster={"address": "auto"}, processes={"replicas": 3})
     parts = named(budget.memory(away, size, "cpu"), "vLLM")
     assert {part.where for part in parts} == {budget.CLUSTER}
     unknown = named(parts, "not counted")

@@ -96,8 +96,10 @@ def test_replicas_on_a_cluster_serve_alike_and_end_with_a_run_that_is_killed(
             nodes = Nodes(Path(name))
         with closing(nodes):
             nodes.order("add 4")
-            on = {"address": nodes.address, "engine_cpus": 0.5, "replicas": 2}
-            with Driven(tmp_path / "run", base, recipe(pools={"depth": 0}, cluster=on)) as run:
+            on = {"address": nodes.address, "engine_cpus": 0.5}
+            with Driven(
+                tmp_path / "run", base, recipe(pools={"depth": 0}, cluster=on, processes={"replicas": 2})
+            ) as run:
                 run.until(1)
                 started = [*cores(), *servers()]
                 assert len(started) == 4, "one server for each replica"

@@ -17,6 +17,8 @@ class ProcessOptions(Strict, frozen=True, kw_only=True):
     Apart costs 2 % more of the processors for each token of the tiny model, and takes 99 % of its cost out of the
     collectors' process (10 µs instead of 780), whose event loop and environments then share nobody's lock.
     """
+    replicas: Count = 1
+    """Such processes, on this machine or on a cluster's nodes. Each computes all pools; an episode stays with one."""
     players: Natural = 0
     """Processes that play the episodes: agent, environments, rendering. 0 plays them on the run's own event loop, which
     is enough until `loop/lag` says otherwise."""
