@@ -187,6 +187,13 @@ def test_players_give_the_same_bits_also_where_one_is_killed(base: Path, undistu
     assert 1 <= sum("the player" in line and "it is started again" in line for line in said) <= 2, said
 
 
+def test_replicas_of_the_engines_give_the_same_bits(base: Path, undisturbed: str, tmp_path: Path) -> None:
+    killed(tmp_path / "run", base, wanted(True, 6, processes={"replicas": 2}), [], 0)
+    assert last_weights(tmp_path / "run") == undisturbed
+    logs = (tmp_path / "run" / "processes").glob("engine*.log")
+    assert {path.name for path in logs} == {"engine-0.log", "engine-1.log"}, "each has a process"
+
+
 def test_killed_and_taken_up_it_ends_with_the_same_bits(base: Path, undisturbed: str, tmp_path: Path) -> None:
     said = killed(tmp_path / "run", base, wanted(True, 6), ["worker", "learner", "main", "engine"], 1)
     assert last_weights(tmp_path / "run") == undisturbed

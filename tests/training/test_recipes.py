@@ -104,6 +104,24 @@ def test_a_dry_run_tells_all_and_then_what_is_missing(
     assert not (tmp_path / "run").exists()
 
 
+def test_replicas_are_refused_where_there_cannot_be_any() -> None:
+    with pytest.raises(SetupError, match=r"leave processes\.engine true, or replicas out"):
+        preflight.require_replicas(recipes.load("tiny", {"processes": {"replicas": 2, "engine": False}}))
+    with pytest.raises(SetupError, match=r"say engine\.replicas instead"):
+        preflight.require_replicas(recipes.load("tiny", {"processes": {"replicas": 2}, "sampler": "vllm"}))
+    preflight.require_replicas(recipes.load("tiny", {"processes": {"replicas": 2}}))
+    preflight.require_replicas(recipes.load("agentrl", {}))
+
+
+def test_replicas_take_memory_each() -> None:
+    one, two = (recipes.load("tiny", {"processes": {"replicas": count}}) for count in (1, 2))
+    size = budget.size_of(one)
+    once, twice = ({part.what: part for part in budget.memory(each, size, "cpu")} for each in (one, two))
+    assert twice["engine, current: weights"].least == 2 * once["engine, current: weights"].least
+    assert twice["5 processes"].least * 4 == once["4 processes"].least * 5
+    assert twice["evaluation: weights"] == once["evaluation: weights"], "of which there is one"
+
+
 @pytest.mark.parametrize("part", ["shares", "horizon"])
 def test_a_course_for_what_is_not_trained_on_is_refused_before_anything_is_made(part: str) -> None:
     """And not after the warm start: that would have cost its minutes."""
