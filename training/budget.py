@@ -284,7 +284,8 @@ def _processes(recipe: Recipe, device: str) -> list[Part]:
     engines = recipe.spread.replicas if recipe.spread.engine else 0
     count = 2 + learners + (0 if away else engines + recipe.spread.players)
     found = [Part(f"{count} processes", MEMORY, count * PROCESS, count * PROCESS)]
-    on_gpu = ((recipe.learner.device, 0 if away else max(learners, 1)), (recipe.engine.device, 1 if away else 2))
+    beside = 0 if away else max(engines, 1)  # the evaluation's
+    on_gpu = ((recipe.learner.device, 0 if away else max(learners, 1)), (recipe.engine.device, 1 + beside))
     for name, number in on_gpu:
         if number and (where := _place(name or device)) != MEMORY:
             found.append(Part(f"{number} processes on it", where, number * GPU_PROCESS, number * GPU_PROCESS))

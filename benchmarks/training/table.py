@@ -111,7 +111,7 @@ TWO_ENVS: dict[str, Any] = {
 GRPO = Arm(name="GRPO")
 SFT_RATES = (1e-4, 3e-4, 1e-3)
 TWICE: dict[str, Any] = {"processes": {"replicas": 2}}
-"""GRPO's two pools compute on two cores; what has one pool has two engines for it, or a core would stand idle."""
+"""GRPO's two pools compute on two cores; what plays with one has two engines for it, or a core would stand idle."""
 CONTROLS: dict[Kind, str] = {
     "iteration": "expert iteration",
     "rejection": "rejection-sampled SFT",

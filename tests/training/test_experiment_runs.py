@@ -46,6 +46,14 @@ LOTTERY = {
 }  # fmt: skip
 
 
+@pytest.fixture
+async def base(tmp_path: Path) -> Path:
+    """Return the folder of a model of nothing."""
+    pytest.importorskip("torch", reason="needs torch: pip install -e '.[train]'")
+    newmodel.make(tmp_path / "base", newmodel.SHAPES["nano"], await newmodel.gold_play("db", 8, 0, EnvOptions()), 0)
+    return tmp_path / "base"
+
+
 class EnoughError(Exception):
     """Two rounds are over."""
 
@@ -53,10 +61,8 @@ class EnoughError(Exception):
 @pytest.mark.slow
 @pytest.mark.heavy
 @pytest.mark.timeout(600)
-async def test_expert_iteration_learns_what_succeeded_and_plays_on_with_it(tmp_path: Path) -> None:
-    pytest.importorskip("torch", reason="needs torch: pip install -e '.[train]'")
-    base, told = tmp_path / "base", []
-    newmodel.make(base, newmodel.SHAPES["nano"], await newmodel.gold_play("db", 8, 0, EnvOptions()), 0)
+async def test_expert_iteration_learns_what_succeeded_and_plays_on_with_it(base: Path, tmp_path: Path) -> None:
+    told = []
 
     def say(what: str) -> None:
         told.append(what)
@@ -64,14 +70,8 @@ async def test_expert_iteration_learns_what_succeeded_and_plays_on_with_it(tmp_p
             raise EnoughError
 
     with pytest.raises(EnoughError):
-        await controls.rejection_sampled(
-            orders.resolved("micro", LOTTERY, 1),
-            tmp_path / "rounds",
-            base,
-            500,
-            say,
-            controls.RejectionOptions(groups=2),
-        )
+        recipe, options = orders.resolved("micro", LOTTERY, 1), controls.RejectionOptions(groups=2)
+        await controls.rejection_sampled(recipe, tmp_path / "rounds", base, 500, say, options)
     assert told[0].startswith("round 1: ") and not told[1].startswith("round 2: 0 successes")
     (model,) = (tmp_path / "rounds" / "snapshots").glob("v000002-*")
     assert (model / "model.safetensors").read_bytes() != (base / "model.safetensors").read_bytes()
@@ -80,13 +80,9 @@ async def test_expert_iteration_learns_what_succeeded_and_plays_on_with_it(tmp_p
 @pytest.mark.slow
 @pytest.mark.heavy
 @pytest.mark.timeout(600)
-async def test_what_is_sampled_once_is_learnt_once_and_in_time(tmp_path: Path) -> None:
-    pytest.importorskip("torch", reason="needs torch: pip install -e '.[train]'")
-    base, told = tmp_path / "base", []
-    newmodel.make(base, newmodel.SHAPES["nano"], await newmodel.gold_play("db", 8, 0, EnvOptions()), 0)
-    done = await controls.rejection_sampled(
-        orders.resolved("micro", LOTTERY, 1), tmp_path / "rounds", base, 8, told.append, controls.ONCE
-    )
+async def test_what_is_sampled_once_is_learnt_once_and_in_time(base: Path, tmp_path: Path) -> None:
+    recipe, told = orders.resolved("micro", LOTTERY, 1), []
+    done = await controls.rejection_sampled(recipe, tmp_path / "rounds", base, 8, told.append, controls.ONCE)
     assert (done.rounds, len(told)) == (1, 1) and done.played > 16, "more than a batch, and all of it before learning"
     assert 0.85 * 8 <= done.seconds < 8 + 60 and done.samples > 0
     assert (Path(done.model) / "model.safetensors").read_bytes() != (base / "model.safetensors").read_bytes()

@@ -120,6 +120,8 @@ def test_replicas_take_memory_each() -> None:
     assert twice["engine, current: weights"].least == 2 * once["engine, current: weights"].least
     assert twice["5 processes"].least * 4 == once["4 processes"].least * 5
     assert twice["evaluation: weights"] == once["evaluation: weights"], "of which there is one"
+    on_gpu = [part.what for part in budget.memory(two, size, "cuda") if part.what.endswith("processes on it")]
+    assert on_gpu == ["1 processes on it", "3 processes on it"], "the learner; two engines and the evaluation's"
 
 
 @pytest.mark.parametrize("part", ["shares", "horizon"])
