@@ -34,6 +34,7 @@ def test_batches_are_of_the_seed() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1200)
 def test_a_model_that_was_taught_copies_tokens_it_was_not_taught_with(tmp_path: Path) -> None:
     """The lessons end before the bound, and what is then copied are sequences of another seed, twice as long."""
     from harness import newmodel
@@ -42,7 +43,7 @@ def test_a_model_that_was_taught_copies_tokens_it_was_not_taught_with(tmp_path: 
 
     plays = sft.plays({"kg": 30}, 0, {})
     newmodel.make(tmp_path / "model", newmodel.SHAPES["tiny"], plays, seed=0)
-    found = copying.run(tmp_path / "model", CopyingOptions(seconds=400), device="cpu", say=lambda line: None)
+    found = copying.run(tmp_path / "model", CopyingOptions(seconds=1000), device="cpu", say=lambda line: None)
     assert found.lessons == len(LESSONS)
     made = learner.make("torch", tmp_path / "model", LearnerOptions(device="cpu"))
     held_out = next(copying.sequences(Lesson(1.0, 256, 8), 600, (99,)))
