@@ -129,6 +129,13 @@ class Recipe(Strict, frozen=True, kw_only=True):
         return {} if self.begin.warm_start is None else self.demonstrated
 
     @property
+    def learning(self) -> LearnerOptions:
+        """How a batch changes the weights, where a rate that falls knows how far it has to go."""
+        if self.learner.schedule == "constant" or self.learner.updates:
+            return self.learner
+        return msgspec.structs.replace(self.learner, updates=self.steps)
+
+    @property
     def spread(self) -> ProcessOptions:
         """What runs in a process of its own."""
         if isinstance(self.processes, bool):
@@ -149,17 +156,7 @@ def load(name: str, above: Mapping[str, Any]) -> Recipe:
     path = Path(name).expanduser() if name.endswith(".toml") else FOLDER / f"{name}.toml"
     if not path.is_file():
         raise SetupError(f"there is no recipe '{name}'{nearest(name, names())}")
-    recipe = made({"name": path.stem, **merge(read_toml(path), above)}, path.name)
-    if not recipe.envs:
-        raise SetupError(f"{path.name}: envs names no environment to train on")
-    if unknown := [name for name in recipe.begin.envs if name not in recipe.envs]:
-        raise SetupError(f"{path.name}: begin.envs names '{unknown[0]}', which envs does not: add it, or leave it out")
-    if not isinstance(recipe.begin.tasks, int) and (odd := sorted(recipe.begin.tasks.keys() ^ recipe.envs.keys())):
-        raise SetupError(f"{path.name}: begin.tasks and envs must name the same environments, and not '{odd[0]}' alone")
-    curriculum.require_sense(recipe.curriculum, recipe.envs)
-    if recipe.eta < 0:
-        raise SetupError(f"{path.name}: eta must be 0 or more, not {recipe.eta}")
-    return recipe
+    return made({"name": path.stem, **merge(read_toml(path), above)}, path.name)
 
 
 def stored(folder: Path, above: Mapping[str, Any]) -> Recipe:
@@ -174,7 +171,17 @@ def stored(folder: Path, above: Mapping[str, Any]) -> Recipe:
 
 def made(values: Mapping[str, Any], where: str) -> Recipe:
     """Return a recipe of plain values, "none" standing for nothing. SetupError names the key that is wrong."""
-    return convert(Recipe, _nothing(values), where)
+    recipe = convert(Recipe, _nothing(values), where)
+    if not recipe.envs:
+        raise SetupError(f"{where}: envs names no environment to train on")
+    if unknown := [name for name in recipe.begin.envs if name not in recipe.envs]:
+        raise SetupError(f"{where}: begin.envs names '{unknown[0]}', which envs does not: add it, or leave it out")
+    if not isinstance(recipe.begin.tasks, int) and (odd := sorted(recipe.begin.tasks.keys() ^ recipe.envs.keys())):
+        raise SetupError(f"{where}: begin.tasks and envs must name the same environments, and not '{odd[0]}' alone")
+    curriculum.require_sense(recipe.curriculum, recipe.envs)
+    if recipe.eta < 0:
+        raise SetupError(f"{where}: eta must be 0 or more, not {recipe.eta}")
+    return recipe
 
 
 def _nothing(values: Any) -> Any:
@@ -185,8 +192,12 @@ def _nothing(values: Any) -> Any:
 
 
 def digest(recipe: Recipe) -> str:
-    """Return the digest of all that a run's weights depend on: not its length, its processes, or what it logs."""
-    values = msgspec.to_builtins(msgspec.structs.replace(recipe, steps=1, processes=True, log=LogOptions()))
+    """Return the digest of all that a run's weights depend on: not its length, its processes, or what it logs.
+
+    Its length counts where a learning rate falls until the last update: given more of them, it would rise again.
+    """
+    same = {"steps": 1, "processes": True, "log": LogOptions(), "learner": recipe.learning}
+    values = msgspec.to_builtins(msgspec.structs.replace(recipe, **same))
     return digest_of({key: value for key, value in values.items() if key != "cluster"})
 
 

@@ -191,9 +191,8 @@ async def make(
         envs[name] = registry.make_env(name, EnvOptions(settings=settings))
         await envs[name].open()
         stack.push_async_callback(envs[name].close)
-    learning = msgspec.structs.replace(recipe.learner, updates=recipe.learner.updates or recipe.steps)
     made = await learner.start(
-        recipe.backend, base, learning, recipe.spread, ranks=recipe.ranks, folder=folder, watch=watch,
+        recipe.backend, base, recipe.learning, recipe.spread, ranks=recipe.ranks, folder=folder, watch=watch,
         hold=holds.learner,
     )  # fmt: skip
     stack.push_async_callback(made.close)

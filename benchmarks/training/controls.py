@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 FURTHER = 1
 """Tasks of gold play that continued SFT has, for each one that the warm start had; its seconds may pass them again."""
 ENDLESS = 100_000
-"""Epochs, or updates, that are never reached: the seconds end it."""
+"""Epochs, updates, or versions ahead, that are never reached: the seconds end it."""
 
 
 class Done(Value, frozen=True, kw_only=True):
@@ -103,7 +103,8 @@ async def rejection_sampled(
     pools = PoolOptions(depth=0, stale_ratio=0.0)
     async with playing.table(recipe, folder, base, pools, say) as (table, sampler):
         wanted = playing.options(recipe)
-        async with playing.collecting(table, recipe, wanted, options.groups, recipe.eta) as collector:
+        eta = ENDLESS if options.once else recipe.eta  # what is played once waits for no new weights
+        async with playing.collecting(table, recipe, wanted, options.groups, eta) as collector:
             going = _Going(recipe, folder, base, made.backend, collector, sampler)
             return await _rounds(going, options, seconds, say)
 

@@ -130,15 +130,20 @@ def best_of(
     return max(found, key=lambda each: each[:2])[2]
 
 
+OF_ENVS = (("begin", "envs"), ("curriculum", "shares"), ("curriculum", "horizon"))
+"""Where a recipe names environments besides `envs`."""
+
+
 def laid(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
-    """Lay values over values; which environments there are is the upper ones' to say, and the course names no other."""
+    """Lay values over values; which environments there are is the upper ones' to say, and nothing names another."""
     found = merge(below, above)
     if "envs" not in above:
         return found
-    course = dict(found.get("curriculum", {}))
-    for name in {"shares", "horizon"} & course.keys():
-        course[name] = {env: value for env, value in course[name].items() if env in above["envs"]}
-    return {**found, **({"curriculum": course} if course else {}), "envs": above["envs"]}
+    for part, key in OF_ENVS:
+        if key in found.get(part, {}):
+            kept = {env: value for env, value in found[part][key].items() if env in above["envs"]}
+            found[part] = {**found[part], key: kept}
+    return {**found, "envs": above["envs"]}
 
 
 @cache

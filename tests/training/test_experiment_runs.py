@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from benchmarks.training import controls, orders, runner
@@ -81,8 +82,11 @@ async def test_expert_iteration_learns_what_succeeded_and_plays_on_with_it(base:
 @pytest.mark.heavy
 @pytest.mark.timeout(600)
 async def test_what_is_sampled_once_is_learnt_once_and_in_time(base: Path, tmp_path: Path) -> None:
-    recipe, told = orders.resolved("micro", LOTTERY, 1), []
-    done = await controls.rejection_sampled(recipe, tmp_path / "rounds", base, 8, told.append, controls.ONCE)
-    assert (done.rounds, len(told)) == (1, 1) and done.played > 16, "more than a batch, and all of it before learning"
+    recipe, told, groups = orders.resolved("micro", LOTTERY, 1), [], 2
+    options = msgspec.structs.replace(controls.ONCE, groups=groups)
+    done = await controls.rejection_sampled(recipe, tmp_path / "rounds", base, 8, told.append, options)
+    assert (done.rounds, len(told)) == (1, 1)
+    admitted = (recipe.eta + 1) * groups * recipe.collect.group_size
+    assert done.played > 2 * admitted, "it plays for all of its seconds, and not until play that learns would wait"
     assert 0.85 * 8 <= done.seconds < 8 + 60 and done.samples > 0
     assert (Path(done.model) / "model.safetensors").read_bytes() != (base / "model.safetensors").read_bytes()

@@ -125,8 +125,11 @@ def test_replicas_take_memory_each() -> None:
 
 
 @pytest.mark.parametrize("part", ["shares", "horizon"])
-def test_a_course_for_what_is_not_trained_on_is_refused_before_anything_is_made(part: str) -> None:
-    """And not after the warm start: that would have cost its minutes."""
-    given = {"shares": 0.5, "horizon": [[0, 8]]}[part]
+def test_a_course_for_what_is_not_trained_on_is_refused_before_anything_is_made(part: str, tmp_path: Path) -> None:
+    """And not after the warm start: that would have cost its minutes. Nor is it let in where a run goes on."""
+    above = {"curriculum": {part: {"webshop": {"shares": 0.5, "horizon": [[0, 8]]}[part]}}}
     with pytest.raises(SetupError, match="'webshop', which is not trained on"):
-        recipes.load("tiny", {"curriculum": {part: {"webshop": given}}})
+        recipes.load("tiny", above)
+    (tmp_path / "recipe.json").write_bytes(recipes.text(recipes.load("tiny", {})))
+    with pytest.raises(SetupError, match="'webshop', which is not trained on"):
+        recipes.stored(tmp_path, above)

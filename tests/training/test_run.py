@@ -97,6 +97,15 @@ def test_every_recipe_that_comes_along_can_be_read() -> None:
         assert recipes.digest(recipes.load(name, {"groups": 9})) != recipes.digest(recipe)
 
 
+def test_a_rate_that_falls_until_the_last_update_keeps_a_run_at_its_length() -> None:
+    def digest(**learner: object) -> set[str]:
+        falling = {"schedule": "cosine", **learner}
+        return {recipes.digest(recipes.load("tiny", {"steps": steps, "learner": falling})) for steps in (7, 9)}
+
+    assert len(digest()) == 2, "with more updates it would rise again"
+    assert len(digest(updates=7)) == 1, "it ends as low as it gets"
+
+
 def test_over_which_processes_a_run_is_spread_is_no_part_of_its_digest() -> None:
     apart, together = recipes.load("tiny", {"processes": True}), recipes.load("tiny", {"processes": False})
     threads = recipes.load("tiny", {"processes": {"engine": False, "learner_threads": 1}})
