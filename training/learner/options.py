@@ -56,7 +56,7 @@ class LearnerOptions(Value, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     schedule: Literal["constant", "cosine"] = "constant"
     """Of the learning rate after that; `cosine` has it fall to a tenth until the last update."""
     updates: Natural = 0
-    """That there will be, for a rate that falls: 0 stands for the recipe's `steps`, which then are part of its digest."""
+    """That there will be, for a rate that falls; 0 stands for the recipe's `steps`, and its digest has them then."""
     weight_decay: Share = 0.0
     betas: tuple[float, float] = (0.9, 0.999)
     grad_clip: Positive = 1.0
