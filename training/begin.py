@@ -49,7 +49,7 @@ def _begin(recipe: Recipe, base: Path, work: Path, say: Say) -> None:
     made = base.with_name("made")
     if partway.begun(work, digest(msgspec.to_builtins((recipe.gold, recipe.seed, given)))):
         say("what was begun goes on where it stood")
-    else:
+    elif given.model is None:
         shutil.rmtree(made, ignore_errors=True)
 
     @functools.cache

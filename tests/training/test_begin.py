@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -129,6 +130,9 @@ def test_with_other_settings_it_begins_anew(tmp_path: Path, monkeypatch: pytest.
     said = begun(beginner.recipe(copying=None, warm_start=None, tasks=9), tmp_path)
     assert said == ["gold play of 9 train tasks"]
     assert weights(tmp_path / "base") == weights(tmp_path / "made")
+    shutil.rmtree(tmp_path / "base")
+    begun(beginner.recipe(copying=None, warm_start=None, model=str(tmp_path / "made")), tmp_path)
+    assert weights(tmp_path / "base") == weights(tmp_path / "made"), "a model that is given is nothing half done"
 
 
 def test_gold_play_may_be_of_easier_tasks_than_those_trained_on() -> None:
