@@ -16,7 +16,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from datetime import UTC, datetime
 from pathlib import Path
 from queue import SimpleQueue
@@ -61,15 +61,26 @@ class Runner:
             self._cores.put(part)
 
     def perform(self, orders: Sequence[Order]) -> list[str]:
-        """Make the runs that have no line. Return a sentence for each that failed, or that waits for one that did."""
+        """Make the runs that have no line, each as early in their order as what it needs is there.
+
+        Returns a sentence for each that failed, or that waits for one that did.
+        """
         waiting = [order for order in orders if not self.done(order, orders)]
+        running: dict[Future[str | None], Order] = {}
         failed: list[str] = []
         with ThreadPoolExecutor(self._jobs) as pool:
             try:
-                while ready := [order for order in waiting if all(key in self.lines for key in order.needs)]:
-                    for order, problem in zip(ready, pool.map(self._tried, ready), strict=True):
-                        failed += [problem] if problem else []
+                while True:
+                    unmade = {order.key for order in (*waiting, *running.values())}
+                    ready = [order for order in waiting if self._ready(order, unmade)]
+                    for order in ready[: self._jobs - len(running)]:
                         waiting.remove(order)
+                        running[pool.submit(self._tried, order)] = order
+                    if not running:
+                        break
+                    for each in wait(running, return_when=FIRST_COMPLETED).done:
+                        del running[each]
+                        failed += filter(None, [each.result()])
             except BaseException:
                 self._stopped.set()
                 raise
@@ -81,6 +92,10 @@ class Runner:
             return False
         needing = [other for other in orders if order.key in (other.base, other.of) and other.key not in self.lines]
         return not needing or (self.folder(order.key) / OUTCOME).is_file()
+
+    def _ready(self, order: Order, unmade: set[str]) -> bool:
+        """Whether what a run needs is there, and is not being made anew."""
+        return all(key in self.lines and key not in unmade for key in order.needs)
 
     def folder(self, key: str) -> Path:
         """Return the folder of a run."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 import time
@@ -212,6 +213,20 @@ def test_two_runs_at_once_share_the_cores(tmp_path: Path) -> None:
     work = fake(tmp_path, jobs=2)
     assert work.perform(orders.orders(msgspec.structs.replace(SMALL, seeds=(1, 2)), {})) == []
     assert len({call.partition("[")[2] for call in calls(tmp_path)}) == len(set(runner.shared(sorted(_cores()), 2)))
+
+
+def test_all_of_one_seed_is_made_before_the_next_and_nothing_before_what_it_needs(tmp_path: Path) -> None:
+    small = msgspec.structs.replace(SMALL, seeds=(1, 2))
+    (tmp_path / "work").mkdir()
+    work = fake(tmp_path)
+    assert work.perform(orders.orders(small, {})) == []
+    assert [call.split()[2] for call in calls(tmp_path)] == ["1"] * 5 + ["2"] * 5
+    warm, plain = (orders.keys(small, name, {})[1] for name in ("warm start", "plain"))
+    shutil.rmtree(work.folder(warm))
+    again = fake(tmp_path, jobs=2)
+    del again.lines[plain]
+    assert again.perform(orders.orders(small, again.lines)) == []
+    assert [call.split()[0] for call in calls(tmp_path)] == ["warm", "train"], "its weights are made anew, and first"
 
 
 def _cores() -> set[int]:
