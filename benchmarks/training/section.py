@@ -115,7 +115,8 @@ def draw(told: Story, folder: Path) -> list[str]:
     if bars := [_bar(each) for each in told.compared if each.effect is not None]:
         made["differences"] = plots.bars(name, "difference of success, 95 % interval", bars)
     if dots := _apart(told):
-        made["kl"] = plots.points(name, "mean KL of the stale pool's tokens", "success, greedy", dots)
+        success = f"success, {_at(told.experiment.temperatures[0])}"
+        made["kl"] = plots.points(name, "mean KL of the stale pool's tokens", success, dots)
         unrest = _apart(told, "grad_norm_unrest")
         made["kl-unrest"] = plots.points(
             name, "mean KL of the stale pool's tokens", "unrest of the gradient's norm", unrest
@@ -237,10 +238,10 @@ def _apart(told: Story, against: str | None = None) -> list[plots.Dots]:
     """Return the points of an experiment about the stale pool's distance; none of any other."""
     if told.experiment.name != "stale_kl":
         return []
-    found = []
+    found, temperature = [], told.experiment.temperatures[0]
     for name, lines in told.arms.items():
         pairs = [
-            (line.figures.get("stale_kl"), line.figures.get(against) if against else line.success(0.0))
+            (line.figures.get("stale_kl"), line.figures.get(against) if against else line.success(temperature))
             for line in lines.values()
         ]
         there = [(x, y) for x, y in pairs if x is not None and y is not None]

@@ -361,6 +361,17 @@ def test_plots_are_whole_pictures(tmp_path: Path) -> None:
         picture = ElementTree.fromstring((tmp_path / name).read_text())
         texts = {element.text for element in picture.iter("{http://www.w3.org/2000/svg}text")}
         assert texts & {"plain", "plain − slow, greedy"} and "nan" not in (tmp_path / name).read_text()
+    sampled = msgspec.structs.replace(SMALL, name="stale_kl", temperatures=(1.0,))
+    arms = {
+        arm: {
+            seed: msgspec.structs.replace(line, scores=(msgspec.structs.replace(line.scores[0], temperature=1.0),))
+            for seed, line in lines.items()
+        }
+        for arm, lines in story.arms.items()
+    }
+    section.draw(section.Story(experiment=sampled, arms=arms, compared=()), tmp_path)
+    for name in ("stale_kl-kl", "stale_kl-kl-unrest"):
+        assert (tmp_path / f"{name}.svg").read_text().count("<circle") == 2 * 3, "a point a run"
     assert plots.band("one", [Curve(seconds=(1.0,), samples=(1,), values=(0.5,))], "seconds") is None
 
 
