@@ -13,7 +13,7 @@ from functools import cache
 from typing import Any
 
 from benchmarks.training.lines import Line, mean
-from benchmarks.training.table import EXPERIMENTS, WARM, Arm, Experiment, named
+from benchmarks.training.table import CONTROLS, EXPERIMENTS, WARM, Arm, Experiment, Kind, named
 from harness.config import merge, read_toml
 from harness.core import Value, digest
 from harness.errors import SetupError
@@ -23,6 +23,11 @@ from training.recipe import Recipe
 KEY = 16
 BEGINNING = ("envs", "begin", "engine", "collect")
 """What a warm start and its score depend on."""
+NOT_OF_CONTROLS = (
+    "steps", "groups", "credit", "tan", "negative", "imitation", "aggregation", "checkpoint_every", "pools", "score",
+)  # fmt: skip
+NOT_OF_THEIR_LEARNER = ("epochs", "minibatches", "loss")
+"""What no control depends on: they learn as the warm start does (`benchmarks/training/controls.py`)."""
 
 
 class Order(Value, frozen=True, kw_only=True):
@@ -44,6 +49,8 @@ class Order(Value, frozen=True, kw_only=True):
     """Key of the warm start."""
     of: str | None = None
     """Key of the run that it goes by."""
+    seconds: float | None = None
+    """Of training, of a control whose seconds are declared."""
     seconds_of: str | None = None
     """Key of the run whose seconds it has."""
     minutes: float = 0.0
@@ -99,10 +106,10 @@ def order_of(
         linked["base"] = _key(experiment, WARM, seed, lines, table)
         for name, other in (("of", arm.of), ("seconds_of", arm.seconds_of)):
             linked[name] = _key(experiment, experiment.arm(other), seed, lines, table) if other else None
-    if warm:
-        values = {name: values[name] for name in BEGINNING if name in values}
+    if arm.seconds is not None:
+        known["seconds"] = arm.seconds
     return Order(
-        key=digest({**known, **linked, "values": values})[:KEY],
+        key=digest({**known, **linked, "values": _dependent(arm.kind, values)})[:KEY],
         experiment=experiment.name,
         arm=arm.name,
         recipe=experiment.recipe,
@@ -111,6 +118,16 @@ def order_of(
         **{**known, "temperatures": tuple(known["temperatures"])},
         **linked,
     )
+
+
+def _dependent(kind: Kind, values: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the part of a recipe that the figures of a kind depend on."""
+    if kind == "warm":
+        return {name: values[name] for name in BEGINNING if name in values}
+    if kind not in CONTROLS:
+        return values
+    own = {name: value for name, value in values.get("learner", {}).items() if name not in NOT_OF_THEIR_LEARNER}
+    return {**{name: value for name, value in values.items() if name not in NOT_OF_CONTROLS}, "learner": own}
 
 
 def best_of(

@@ -161,7 +161,7 @@ class Runner:
 
     def _job(self, order: Order, cores: tuple[int, ...]) -> Job:
         """Return what the process is told."""
-        seconds = self.lines[order.seconds_of].seconds if order.seconds_of else None
+        seconds = self.lines[order.seconds_of].seconds if order.seconds_of else order.seconds
         steps = None
         if order.kind == "train" and order.of and seconds is not None:
             steps = measure.cut(self.lines[order.of].reward, seconds)

@@ -21,7 +21,9 @@ from harness.core import Value
 from harness.errors import SetupError, nearest
 
 Kind = Literal["warm", "train", "sft", "rejection", "iteration", "sample"]
-THREE, FIVE, TUNING, WARMED = (14, 15, 16), (21, 22, 23, 24, 25), (91,), 20
+THREE, FIVE, TUNING, WARMED = (15, 16, 17), (21, 22, 23, 24, 25), (91,), 20
+SWEEP_SECONDS = 738.0
+"""About what GRPO takes."""
 
 
 class Arm(Value, frozen=True, kw_only=True):
@@ -31,8 +33,10 @@ class Arm(Value, frozen=True, kw_only=True):
     kind: Kind = "train"
     above: Mapping[str, Any] = msgspec.field(default_factory=dict)
     """What is laid over the recipe; None leaves a part out."""
+    seconds: float | None = None
+    """Of training, of a control."""
     seconds_of: str | None = None
-    """The arm whose seconds of training this one has."""
+    """The arm whose seconds of training this one has instead."""
     of: str | None = None
     """The arm whose run this one goes by: `train` repeats it as far as it had come after those seconds, `sample`
     samples from its weights and its warm start's."""
@@ -128,7 +132,7 @@ THREE_ENVS: dict[str, Any] = {
 
 def _rates(kind: Kind) -> tuple[Arm, ...]:
     return tuple(
-        Arm(name=f"{kind} {rate:g}", kind=kind, above={"learner": {"lr": rate}, **TWICE}, seconds_of=GRPO.name)
+        Arm(name=f"{kind} {rate:g}", kind=kind, above={"learner": {"lr": rate}, **TWICE}, seconds=SWEEP_SECONDS)
         for rate in SFT_RATES
     )
 
@@ -138,7 +142,7 @@ EXPERIMENTS: tuple[Experiment, ...] = (
         name="sweep",
         asks="Which learning rate is best on validation, for each control of 'tiny'? GRPO has its recipe's.",
         recipe="tiny",
-        arms=(GRPO, *(arm for kind in CONTROLS for arm in _rates(kind))),
+        arms=tuple(arm for kind in CONTROLS for arm in _rates(kind)),
         seeds=TUNING,
         warmed=None,
         temperatures=(0.0, 1.0),

@@ -141,6 +141,25 @@ def test_what_is_tuned_waits_for_the_sweep_and_takes_what_was_best_on_validation
     assert with_needed(["tiny"], EXPERIMENTS) == [sweep, tiny]
 
 
+def test_a_control_is_known_by_what_it_depends_on_and_training_by_all_of_it() -> None:
+    small = msgspec.structs.replace(SMALL, seeds=(1,))
+
+    def keys(**above: object) -> dict[str, str]:
+        changed = msgspec.structs.replace(small, above=above)
+        return {name: orders.keys(changed, name, {})[1] for name in ("warm start", "plain", "control")}
+
+    def control(seconds: float, **above: object) -> str:
+        arm = Arm(name="control", kind="sft", seconds=seconds, above=above)
+        (key,) = orders.keys(msgspec.structs.replace(small, arms=(arm,), against=()), "control", {}).values()
+        return key
+
+    assert keys(learner={"epochs": 3})["plain"] != keys()["plain"]
+    assert keys(learner={"epochs": 3})["control"] != keys()["control"], "its seconds are another run's"
+    assert control(50) == control(50, learner={"epochs": 3, "loss": {"objective": "gspo"}}, steps=3, groups=5)
+    assert len({control(50), control(51), control(50, learner={"lr": 1e-5}), control(50, running=3)}) == 4
+    assert keys(learner={"epochs": 3}, running=3)["warm start"] == keys()["warm start"]
+
+
 def test_environments_are_replaced_and_other_tables_are_laid_over() -> None:
     below = {"envs": {"kg": {"difficulty": 0}}, "learner": {"lr": 1, "minibatches": 2}}
     assert orders.laid(below, {"envs": {"db": {}}, "learner": {"lr": 3}}) == {
