@@ -21,8 +21,8 @@ from harness.core import Value
 from harness.errors import SetupError, nearest
 
 Kind = Literal["warm", "train", "sft", "rejection", "iteration", "sample"]
-THREE, FIVE, TUNING, WARMED = (15, 16, 17), (21, 22, 23, 24, 25), (91,), 20
-SWEEP_SECONDS = 738.0
+THREE, FIVE, TUNING, WARMED = (31, 32, 33), (21, 22, 23, 24, 25), (91,), 20
+SWEEP_SECONDS = 460.0
 """About what GRPO takes."""
 
 
@@ -106,7 +106,7 @@ TASKS: dict[str, Any] = {"aggregation": "task_mean"}
 TOKENS: dict[str, Any] = {"aggregation": "token_mean"}
 ONE_POLICY: dict[str, Any] = {"pools": {"depth": 0, "stale_ratio": 0.0}}
 ALFWORLD: dict[str, Any] = {"difficulty": 0.0, "gold": "searching"}
-KG: dict[str, Any] = {"difficulty": 0.0, "breadth": 3}
+KG: dict[str, Any] = {"difficulty": 0.0, "breadth": 36}
 WEBSHOP: dict[str, Any] = {"difficulty": 0.0}
 TWO_ENVS: dict[str, Any] = {
     "envs": {"alfworld": ALFWORLD, "kg": KG},

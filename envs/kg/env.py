@@ -50,7 +50,7 @@ class Settings(Strict, frozen=True, kw_only=True):
     gold: Literal["shortest", "searching"] = "shortest"
     """What gold play of bundled tasks is like: it knows the vocabulary, or tries what is listed until it fits."""
     breadth: Annotated[int, msgspec.Meta(ge=0, le=36)] = 0
-    """How many relations each entity of bundled tasks has besides its schema's own, which no question asks for."""
+    """How many relations an entity of bundled tasks has at most besides its schema's own; no question asks for them."""
     sparql_url: str | None = None
     """A SPARQL endpoint that holds Freebase, for the published splits: `http://host:port/sparql`."""
     path: str | None = None
@@ -179,7 +179,7 @@ class KgEnv:
 
             data: dict[str, Json] = {"difficulty": self.settings.difficulty, "generator": tasks.VERSION}
             if self.settings.breadth:
-                data["breadth"] = self.settings.breadth
+                data["breadth"] = [0, self.settings.breadth]
         else:
             chosen, places = official.SPLITS[split], self._places()
             files = (places.questions / chosen.file, places.ontology / "fb_roles", places.ontology / "vocab.json")

@@ -19,7 +19,7 @@ from envs.kg.generate.worlds import World, world
 def searching(data: TaskData, random: Random, most: int, breadth: int = 0) -> tuple[Action, ...]:
     """Return gold calls with vain ones before them, at most so many in all; those of a published task as they are.
 
-    `breadth` is how many relations besides its schema's own each entity has.
+    `breadth` is how many relations besides its schema's own an entity has at most.
     """
     if data.world is None:
         return data.actions

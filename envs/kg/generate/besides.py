@@ -1,9 +1,9 @@
 """What a generated graph says of every entity besides its schema's own relations, and no question ever asks.
 
 As in Freebase, where the domains `common`, `base` and `user` say something of nearly everything: a listing of relations
-is long, most of it leads nowhere, and which domains those are is learnt by trying. Decided here: each entity has as
-many of them as is asked for, others than the next one; what one leads to is of a kind that no question asks for, and
-nothing leaves it.
+is long, most of it leads nowhere, and which domains those are is learnt by trying. Decided here: how many of them an
+entity has is drawn by lot, each number as likely, so that a split has tasks from easy to hard; which, likewise; what
+one leads to is of a kind that no question asks for, and nothing leaves it.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ TARGETS = {relation: f"m.1{place:x}" for place, relation in enumerate(TYPES)}
 
 @lru_cache(maxsize=8)
 def besides(split: str, number: int, breadth: int) -> Mapping[str, tuple[str, ...]]:
-    """Return so many relations for each entity of a world."""
+    """Return for each entity of a world up to so many relations."""
     dice = Dice("kg besides", split, number)
-    return {entity: tuple(dice.shuffled(list(TYPES))[:breadth]) for entity in world(split, number).names}
+    names = world(split, number).names
+    return {entity: tuple(dice.shuffled(list(TYPES))[: dice.between(0, breadth)]) for entity in names}
