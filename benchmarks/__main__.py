@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import benchmarks
-from harness.errors import SetupError
+from harness.errors import SetupError, nearest
 
 RESULTS = Path(__file__).parent.parent / "docs" / "results.md"
 
@@ -70,6 +70,9 @@ def main() -> None:
         own = getattr(importlib.import_module(f"benchmarks.{chosen[0]}"), "command", None)
         if own is not None:
             sys.exit(own(chosen[1:]))
+    if unknown := [name for name in chosen if name not in names()]:
+        print(f"there is no benchmark '{unknown[0]}'{nearest(unknown[0], names())}", file=sys.stderr)
+        sys.exit(2)
     made = {name: run(name) for name in chosen or names()}
     print("\n".join(made.values()))
     if "--write" in sys.argv or not chosen:

@@ -25,5 +25,6 @@ def main() -> None:
 def command(words: Sequence[str]) -> int:
     """Do what the words after `python -m benchmarks training` say; return the exit code."""
     from benchmarks.training.command import program
+    from harness.cli import run
 
-    return int(program.main(args=list(words), prog_name="python -m benchmarks training", standalone_mode=False) or 0)
+    return run(program, words, "python -m benchmarks training")

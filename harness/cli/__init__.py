@@ -11,6 +11,7 @@ import importlib
 import os
 import pkgutil
 import sys
+from collections.abc import Sequence
 
 import click
 
@@ -69,9 +70,20 @@ def cli() -> None:
 
 
 def main() -> None:
-    """Run the command line; every expected error is one sentence on standard error."""
+    """Run the command line."""
+    sys.exit(run(cli))
+
+
+def run(command: click.Command, words: Sequence[str] | None = None, name: str | None = None) -> int:
+    """Run a command and return the exit code; every expected error is one sentence on standard error.
+
+    Args:
+        command: what is run.
+        words: what stands after its name; None takes the process's.
+        name: what it calls itself; None takes the process's.
+    """
     try:
-        code = cli.main(standalone_mode=False)
+        code = command.main(args=words, prog_name=name, standalone_mode=False)
         sys.stdout.flush()
     except click.exceptions.NoArgsIsHelpError as error:
         error.show()
@@ -97,7 +109,7 @@ def main() -> None:
             raise
         _silence()
         code = _say(f"cannot write {error.filename or 'the output'}: {error.strerror}", 3)
-    sys.exit(code if isinstance(code, int) else 0)
+    return code if isinstance(code, int) else 0
 
 
 def _silence() -> None:

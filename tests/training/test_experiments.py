@@ -160,6 +160,14 @@ def test_a_control_is_known_by_what_it_depends_on_and_training_by_all_of_it() ->
     assert keys(learner={"epochs": 3}, running=3)["warm start"] == keys()["warm start"]
 
 
+@pytest.mark.parametrize("words", ["nosuch", "training nosuch", "training --wrong", "training tiny --jobs many"])
+def test_wrong_words_are_told_in_a_sentence(words: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks", *words.split()], capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode == 2 and "Traceback" not in done.stderr and words.split()[-1] in done.stderr
+
+
 def test_environments_are_replaced_and_other_tables_are_laid_over() -> None:
     below = {"envs": {"kg": {"difficulty": 0}}, "learner": {"lr": 1, "minibatches": 2}}
     assert orders.laid(below, {"envs": {"db": {}}, "learner": {"lr": 3}}) == {
