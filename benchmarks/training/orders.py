@@ -62,13 +62,17 @@ class Order(Value, frozen=True, kw_only=True):
 
 
 def orders(experiment: Experiment, lines: Mapping[str, Line], table: Sequence[Experiment] = EXPERIMENTS) -> list[Order]:
-    """Return what an experiment is made of, seed by seed, warm starts first; without arms that wait for a sweep."""
+    """Return what an experiment is made of, seed by seed, warm starts first; without arms that wait for a sweep.
+
+    A warm start that is no arm is part of it only while something is to begin with it.
+    """
     found: dict[str, Order] = {}
     for seed in experiment.seeds:
-        for arm in (WARM, *experiment.arms):
-            order = order_of(experiment, arm, seed, lines, table)
-            if order is not None:
-                found.setdefault(order.key, order)
+        made = [order_of(experiment, arm, seed, lines, table) for arm in experiment.arms]
+        begins = any(order is not None and order.base and order.key not in lines for order in made)
+        warm = order_of(experiment, WARM, seed, lines, table) if begins else None
+        for order in filter(None, (warm, *made)):
+            found.setdefault(order.key, order)
     return list(found.values())
 
 

@@ -72,7 +72,7 @@ class Experiment(Value, frozen=True, kw_only=True):
     """Draw the validation curve of each environment too."""
     minutes: float = 5.0
     """One run with its scoring takes about so long, as long as none was measured."""
-    warm_minutes: float = 22.0
+    warm_minutes: float = 17.0
     """Likewise a warm start."""
     after: tuple[str, ...] = ()
     """Experiments that must be done before."""
@@ -117,9 +117,9 @@ SFT_RATES = (1e-4, 3e-4, 1e-3)
 TWICE: dict[str, Any] = {"processes": {"replicas": 2}}
 """GRPO's two pools compute on two cores; what plays with one has two engines for it, or a core would stand idle."""
 CONTROLS: dict[Kind, str] = {
-    "iteration": "expert iteration",
     "rejection": "rejection-sampled SFT",
     "sft": "continued SFT",
+    "iteration": "expert iteration",
 }
 GROUPS: dict[str, Any] = {"curriculum": {"over": "groups"}}
 THREE_ENVS: dict[str, Any] = {
@@ -137,38 +137,50 @@ def _rates(kind: Kind) -> tuple[Arm, ...]:
     )
 
 
-EXPERIMENTS: tuple[Experiment, ...] = (
-    Experiment(
-        name="sweep",
-        asks="Which learning rate is best on validation, for each control of 'tiny'? GRPO has its recipe's.",
+def _sweep(name: str, *kinds: Kind) -> Experiment:
+    return Experiment(
+        name=name,
+        asks=f"Which learning rate of {' and of '.join(CONTROLS[kind] for kind in kinds)} is best on validation? GRPO "
+        "has its recipe's.",
         recipe="tiny",
-        arms=tuple(arm for kind in CONTROLS for arm in _rates(kind)),
+        arms=tuple(arm for kind in kinds for arm in _rates(kind)),
         seeds=TUNING,
         warmed=None,
         temperatures=(0.0, 1.0),
         split="validation",
-        minutes=12.0,
-    ),
-    Experiment(
-        name="tiny",
-        asks="Does GRPO beat its own warm start, and what the same seconds bring by more supervised learning: on "
-        "further gold play, and on the model's own play that succeeded, once and again and again?",
+        minutes=9.5,
+    )
+
+
+def _beside(name: str, asks: str, *kinds: Kind, after: str) -> Experiment:
+    controls = tuple(
+        Arm(name=CONTROLS[kind], kind=kind, seconds_of=GRPO.name, best_of=tuple(arm.name for arm in _rates(kind)))
+        for kind in kinds
+    )
+    return Experiment(
+        name=name,
+        asks=asks,
         recipe="tiny",
-        arms=(
-            WARM,
-            GRPO,
-            *(
-                Arm(name=name, kind=kind, seconds_of=GRPO.name, best_of=tuple(arm.name for arm in _rates(kind)))
-                for kind, name in CONTROLS.items()
-            ),
-        ),
-        against=tuple((GRPO.name, name) for name in (WARM.name, *CONTROLS.values())),
+        arms=(WARM, GRPO, *controls),
+        against=tuple((GRPO.name, arm.name) for arm in (WARM, *controls)),
         seeds=THREE,
         warmed=None,
         temperatures=(0.0, 1.0),
         tasks=200,
         minutes=15.0,
-        after=("sweep",),
+        after=(after,),
+    )
+
+
+EXPERIMENTS: tuple[Experiment, ...] = (
+    _sweep("sweep", "rejection", "sft"),
+    _beside(
+        "tiny",
+        "Does GRPO beat its own warm start, and what the same seconds bring by more supervised learning: on further "
+        "gold play, and on the model's own play that succeeded?",
+        "rejection",
+        "sft",
+        after="sweep",
     ),
     Experiment(
         name="async",
@@ -299,6 +311,14 @@ EXPERIMENTS: tuple[Experiment, ...] = (
             Arm(name="bandit", above={"pools": {"weighting": "bandit"}}),
         ),
         against=(("ess", PLAIN.name), ("bandit", PLAIN.name)),
+    ),
+    _sweep("iteration_sweep", "iteration"),
+    _beside(
+        "iteration",
+        "Does GRPO beat what the same seconds bring by learning own play that succeeded and playing on with it, again "
+        "and again: reinforcement learning without failures?",
+        "iteration",
+        after="iteration_sweep",
     ),
 )
 

@@ -92,7 +92,9 @@ def test_every_arm_of_the_table_is_a_recipe_that_can_be_read() -> None:
 
 def test_seeds_are_declared_and_the_sweep_has_one_of_its_own() -> None:
     for experiment in EXPERIMENTS:
-        assert experiment.seeds == {"tiny": THREE, "sweep": TUNING}.get(experiment.name, FIVE)
+        sweeps, three = {"sweep", "iteration_sweep"}, {"tiny", "iteration"}
+        seeds = TUNING if experiment.name in sweeps else THREE if experiment.name in three else FIVE
+        assert experiment.seeds == seeds
     assert len(THREE) == 3 and len(FIVE) == 5 and not set(TUNING) & {*THREE, *FIVE}
     tiny = named("tiny")
     assert tiny.tasks >= 200 and set(tiny.temperatures) == {0.0, 1.0}
@@ -121,13 +123,22 @@ def test_arms_that_do_the_same_are_one_run_and_others_never_are() -> None:
     assert len({order.base for each in own for order in orders.orders(each, {})} - {None}) == 2
 
 
-def test_what_is_tuned_waits_for_the_sweep_and_takes_what_was_best_on_validation() -> None:
-    tiny, sweep = named("tiny"), named("sweep")
-    assert {order.arm for order in orders.orders(tiny, {})} == {"warm start", "GRPO"}
+@pytest.mark.parametrize(
+    ("name", "after", "best"),
+    [
+        ("tiny", "sweep", {"continued SFT": "sft 0.0001", "rejection-sampled SFT": "rejection 0.001"}),
+        ("iteration", "iteration_sweep", {"expert iteration": "iteration 0.0003"}),
+    ],
+)
+def test_what_is_tuned_waits_for_its_sweep_and_takes_what_was_best_on_validation(
+    name: str, after: str, best: dict[str, str]
+) -> None:
+    tuned, sweep = named(name), named(after)
+    assert {order.arm for order in orders.orders(tuned, {})} == {"warm start", "GRPO"}
     done = {}
     for arm in sweep.arms:
         for seed, key in orders.keys(sweep, arm.name, {}).items():
-            good = arm.name in {"sft 0.0001", "rejection 0.001", "iteration 0.0003"}
+            good = arm.name in best.values()
             scores = [
                 Scored(
                     env="kg", split="validation", temperature=t, epochs=1, successes=(1, int(good)), tasks_digest="d"
@@ -135,10 +146,12 @@ def test_what_is_tuned_waits_for_the_sweep_and_takes_what_was_best_on_validation
                 for t in sweep.temperatures
             ]
             done[key] = line(key, seed, [], scores=tuple(scores))
-    controls = [order for order in orders.orders(tiny, done) if order.kind not in {"warm", "train"}]
+    controls = [order for order in orders.orders(tuned, done) if order.kind not in {"warm", "train"}]
     found = {order.arm: order.above["learner"]["lr"] for order in controls}
-    assert found == {"continued SFT": 1e-4, "rejection-sampled SFT": 1e-3, "expert iteration": 3e-4}
-    assert with_needed(["tiny"], EXPERIMENTS) == [sweep, tiny]
+    assert found == {arm: float(chosen.partition(" ")[2]) for arm, chosen in best.items()}
+    assert with_needed([name], EXPERIMENTS) == [sweep, tuned]
+    assert "warm" in {order.kind for order in orders.orders(sweep, {})}
+    assert "warm" not in {order.kind for order in orders.orders(sweep, done)}, "nothing is left to begin with it"
 
 
 def test_a_control_is_known_by_what_it_depends_on_and_training_by_all_of_it() -> None:
@@ -417,7 +430,7 @@ def test_the_plan_says_what_is_left_and_counts_shared_runs_once(tmp_path: Path) 
     text = planned({}, EXPERIMENTS)
     for experiment in EXPERIMENTS:
         assert f"`python -m benchmarks training {experiment.name}`" in text
-    assert "9 after sweep" in text
+    assert "6 after sweep" in text and "3 after iteration_sweep" in text
     result = CliRunner().invoke(program, ["--plan", "--results", str(tmp_path)], standalone_mode=False)
     assert result.output.strip() == text.strip()
     small = planned({}, [SMALL])
