@@ -113,7 +113,7 @@ TWO_ENVS: dict[str, Any] = {
     "begin": {"tasks": {"alfworld": 3000, "kg": 4000}},
 }
 GRPO = Arm(name="GRPO")
-SFT_RATES = (1e-4, 3e-4, 1e-3)
+SFT_RATES = (1e-4, 3e-4, 1e-3, 3e-3)
 TWICE: dict[str, Any] = {"processes": {"replicas": 2}}
 """GRPO's two pools compute on two cores; what plays with one has two engines for it, or a core would stand idle."""
 CONTROLS: dict[Kind, str] = {
