@@ -69,9 +69,9 @@ class RejectionOptions(Value, frozen=True, kw_only=True, forbid_unknown_fields=T
     """There is one round, and so much of the seconds is play; None goes round and round, a batch at a time."""
 
 
-ONCE = RejectionOptions(epochs=4, once=0.9)
-"""Rejection sampling: the warm start's own number of epochs, and as much play as leaves time for them (`tiny`: half of
-what is left, where 0.07 of 4,288 attempts succeeded)."""
+def once(played: float) -> RejectionOptions:
+    """Return how rejection sampling goes: so much of the seconds is play; no more than the warm start's epochs."""
+    return RejectionOptions(epochs=4, once=played)
 
 
 def continued_sft(recipe: Recipe, base: Path, out: Path, seconds: float, say: Say) -> Done:

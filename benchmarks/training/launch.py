@@ -8,7 +8,6 @@ it stood; anything else begins anew.
 from __future__ import annotations
 
 import asyncio
-import functools
 import os
 import shutil
 import sys
@@ -48,6 +47,7 @@ class Job(Value, frozen=True, kw_only=True):
     of: str | None
     """Folder of the run whose weights are sampled."""
     seconds: float | None
+    played: float | None
     steps: int | None
     cores: tuple[int, ...]
     """Cores that it and all its processes keep to."""
@@ -73,8 +73,8 @@ def perform(job: Job, folder: Path) -> Outcome:
         "warm": warm,
         "train": train,
         "sft": continued,
-        "rejection": functools.partial(own_play, options=controls.ONCE),
-        "iteration": functools.partial(own_play, options=controls.RejectionOptions()),
+        "rejection": own_play,
+        "iteration": own_play,
         "sample": sample,
     }
     return doers[job.kind](job, recipe, folder)
@@ -125,9 +125,10 @@ def continued(job: Job, recipe: Recipe, folder: Path) -> Outcome:
     return _controlled(job, recipe, folder, done)
 
 
-def own_play(job: Job, recipe: Recipe, folder: Path, options: controls.RejectionOptions) -> Outcome:
+def own_play(job: Job, recipe: Recipe, folder: Path) -> Outcome:
     """Learn from own play that succeeded."""
     base, seconds = _given(job)
+    options = controls.RejectionOptions() if job.played is None else controls.once(job.played)
     shutil.rmtree(folder / "rounds", ignore_errors=True)
     done = asyncio.run(controls.rejection_sampled(recipe, folder / "rounds", base, seconds, say, options))
     return _controlled(job, recipe, folder, done)

@@ -51,6 +51,7 @@ class Order(Value, frozen=True, kw_only=True):
     """Key of the run that it goes by."""
     seconds: float | None = None
     """Of training, of a control whose seconds are declared."""
+    played: float | None = None
     seconds_of: str | None = None
     """Key of the run whose seconds it has."""
     minutes: float = 0.0
@@ -91,7 +92,7 @@ def order_of(
     chosen = best_of(experiment, arm, lines, table)
     if chosen is None:
         return None
-    above = laid(experiment.above, laid(chosen, arm.above))
+    above = laid(experiment.above, laid(chosen.above, arm.above))
     warm = arm.kind == "warm"
     seed = experiment.warmed if warm and experiment.warmed is not None else seed
     values = laid(source(experiment.recipe), above)
@@ -112,6 +113,8 @@ def order_of(
             linked[name] = _key(experiment, experiment.arm(other), seed, lines, table) if other else None
     if arm.seconds is not None:
         known["seconds"] = arm.seconds
+    if chosen.played is not None:
+        known["played"] = chosen.played
     return Order(
         key=digest({**known, **linked, "values": _dependent(arm.kind, values)})[:KEY],
         experiment=experiment.name,
@@ -134,20 +137,18 @@ def _dependent(kind: Kind, values: Mapping[str, Any]) -> Mapping[str, Any]:
     return {**{name: value for name, value in values.items() if name not in NOT_OF_CONTROLS}, "learner": own}
 
 
-def best_of(
-    experiment: Experiment, arm: Arm, lines: Mapping[str, Line], table: Sequence[Experiment]
-) -> Mapping[str, Any] | None:
-    """Return the settings of the arm of the sweep that did best on validation, at all temperatures alike."""
+def best_of(experiment: Experiment, arm: Arm, lines: Mapping[str, Line], table: Sequence[Experiment]) -> Arm | None:
+    """Return the sweep's arm that did best on validation, at all temperatures alike; an arm that waits for none."""
     if not arm.best_of:
-        return {}
+        return arm
     sweep = named(experiment.after[0], table)
-    found: list[tuple[float, int, Mapping[str, Any]]] = []
+    found: list[tuple[float, int, Arm]] = []
     for place, name in enumerate(arm.best_of):
         done = [lines[key] for key in keys(sweep, name, lines, table).values() if key in lines]
         score = mean(line.success(each) for line in done for each in sweep.temperatures)
         if len(done) < len(sweep.seeds) or score is None:
             return None
-        found.append((score, -place, sweep.arm(name).above))
+        found.append((score, -place, sweep.arm(name)))
     return max(found, key=lambda each: each[:2])[2]
 
 

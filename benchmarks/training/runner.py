@@ -178,6 +178,7 @@ class Runner:
             base=str(self.folder(order.base) / "base") if order.base else None,
             of=str(self.folder(order.of)) if order.of else None,
             seconds=seconds,
+            played=order.played,
             steps=steps,
             cores=cores,
         )

@@ -35,6 +35,8 @@ class Arm(Value, frozen=True, kw_only=True):
     """What is laid over the recipe; None leaves a part out."""
     seconds: float | None = None
     """Of training, of a control."""
+    played: float | None = None
+    """Share of its seconds that rejection sampling plays; it learns in the rest."""
     seconds_of: str | None = None
     """The arm whose seconds of training this one has instead."""
     of: str | None = None
@@ -114,6 +116,9 @@ TWO_ENVS: dict[str, Any] = {
 }
 GRPO = Arm(name="GRPO")
 SFT_RATES = (1e-4, 3e-4, 1e-3, 3e-3)
+PLAYED: dict[Kind, dict[float | None, tuple[float, ...]]] = {"rejection": {0.9: SFT_RATES, 0.8: SFT_RATES[1:3]}}
+"""Kind of control -> shares of its seconds that are play -> learning rates: for the seventh of its attempts that
+succeed, 0.9 leaves time for two passes and 0.8 for four."""
 TWICE: dict[str, Any] = {"processes": {"replicas": 2}}
 """GRPO's two pools compute on two cores; what plays with one has two engines for it, or a core would stand idle."""
 CONTROLS: dict[Kind, str] = {
@@ -132,16 +137,24 @@ THREE_ENVS: dict[str, Any] = {
 
 def _rates(kind: Kind) -> tuple[Arm, ...]:
     return tuple(
-        Arm(name=f"{kind} {rate:g}", kind=kind, above={"learner": {"lr": rate}, **TWICE}, seconds=SWEEP_SECONDS)
-        for rate in SFT_RATES
+        Arm(
+            name=f"{kind} {rate:g}" + (f", {share:.0%} play" if share else ""),
+            kind=kind,
+            above={"learner": {"lr": rate}, **TWICE},
+            seconds=SWEEP_SECONDS,
+            played=share,
+        )
+        for share, rates in PLAYED.get(kind, {None: SFT_RATES}).items()
+        for rate in rates
     )
 
 
 def _sweep(name: str, *kinds: Kind) -> Experiment:
     return Experiment(
         name=name,
-        asks=f"Which learning rate of {' and of '.join(CONTROLS[kind] for kind in kinds)} is best on validation? GRPO "
-        "has its recipe's.",
+        asks=f"Which learning rate of {' and of '.join(CONTROLS[kind] for kind in kinds)} is best on validation"
+        + (", and how long should it play" if "rejection" in kinds else "")
+        + "? GRPO has its recipe's rate.",
         recipe="tiny",
         arms=tuple(arm for kind in kinds for arm in _rates(kind)),
         seeds=TUNING,
@@ -342,7 +355,10 @@ SMOKE: tuple[Experiment, ...] = (
         arms=(
             WARM,
             PLAIN,
-            *(Arm(name=name, kind=kind, seconds_of=PLAIN.name) for kind, name in CONTROLS.items()),
+            *(
+                Arm(name=name, kind=kind, seconds_of=PLAIN.name, played=0.9 if kind == "rejection" else None)
+                for kind, name in CONTROLS.items()
+            ),
             Arm(name="mixed", kind="sample", of=PLAIN.name, sampled={"stale_ratio": 0.5}),
         ),
         against=((PLAIN.name, WARM.name), (PLAIN.name, "continued SFT")),

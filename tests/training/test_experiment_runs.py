@@ -83,7 +83,7 @@ async def test_expert_iteration_learns_what_succeeded_and_plays_on_with_it(base:
 @pytest.mark.timeout(600)
 async def test_what_is_sampled_once_is_learnt_once_and_in_time(base: Path, tmp_path: Path) -> None:
     recipe, told, groups = orders.resolved("micro", LOTTERY, 1), [], 2
-    options = msgspec.structs.replace(controls.ONCE, groups=groups)
+    options = msgspec.structs.replace(controls.once(0.9), groups=groups)
     done = await controls.rejection_sampled(recipe, tmp_path / "rounds", base, 8, told.append, options)
     assert (done.rounds, len(told)) == (1, 1)
     admitted = (recipe.eta + 1) * groups * recipe.collect.group_size

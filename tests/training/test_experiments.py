@@ -84,6 +84,7 @@ def test_every_arm_of_the_table_is_a_recipe_that_can_be_read() -> None:
             recipe = orders.resolved(experiment.recipe, orders.laid(experiment.above, arm.above), experiment.seeds[0])
             assert recipe.seed == experiment.seeds[0]
             assert choosing.begin(list(recipe.envs), recipe.curriculum, recipe.shown).envs.keys() == recipe.envs.keys()
+            assert (arm.kind == "rejection" and not arm.best_of) == (arm.played is not None)
             assert {arm.of, arm.seconds_of} - {None} <= set(names[:place]), "what an arm goes by is run before it"
             msgspec.convert({"depth": 1, **arm.sampled}, PoolOptions)
         assert {name for pair in experiment.against for name in pair} <= set(names)
@@ -126,7 +127,7 @@ def test_arms_that_do_the_same_are_one_run_and_others_never_are() -> None:
 @pytest.mark.parametrize(
     ("name", "after", "best"),
     [
-        ("tiny", "sweep", {"continued SFT": "sft 0.0001", "rejection-sampled SFT": "rejection 0.001"}),
+        ("tiny", "sweep", {"continued SFT": "sft 0.0001", "rejection-sampled SFT": "rejection 0.001, 80% play"}),
         ("iteration", "iteration_sweep", {"expert iteration": "iteration 0.0003"}),
     ],
 )
@@ -147,8 +148,9 @@ def test_what_is_tuned_waits_for_its_sweep_and_takes_what_was_best_on_validation
             ]
             done[key] = line(key, seed, [], scores=tuple(scores))
     controls = [order for order in orders.orders(tuned, done) if order.kind not in {"warm", "train"}]
-    found = {order.arm: order.above["learner"]["lr"] for order in controls}
-    assert found == {arm: float(chosen.partition(" ")[2]) for arm, chosen in best.items()}
+    found = {order.arm: (order.above["learner"]["lr"], order.played) for order in controls}
+    chosen = {arm: sweep.arm(name) for arm, name in best.items()}
+    assert found == {arm: (one.above["learner"]["lr"], one.played) for arm, one in chosen.items()}
     assert with_needed([name], EXPERIMENTS) == [sweep, tuned]
     assert "warm" in {order.kind for order in orders.orders(sweep, {})}
     assert "warm" not in {order.kind for order in orders.orders(sweep, done)}, "nothing is left to begin with it"
