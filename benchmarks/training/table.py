@@ -116,9 +116,14 @@ TWO_ENVS: dict[str, Any] = {
 }
 GRPO = Arm(name="GRPO")
 SFT_RATES = (1e-4, 3e-4, 1e-3, 3e-3)
-PLAYED: dict[Kind, dict[float | None, tuple[float, ...]]] = {"rejection": {0.9: SFT_RATES, 0.8: SFT_RATES[1:3]}}
-"""Kind of control -> shares of its seconds that are play -> learning rates: for the seventh of its attempts that
-succeed, 0.9 leaves time for two passes and 0.8 for four."""
+PLAYED: dict[Kind, dict[float | None, tuple[float, ...]]] = {
+    "rejection": {0.9: SFT_RATES, 0.8: SFT_RATES[1:3]},
+    "sft": {None: (*SFT_RATES, 1e-2)},
+    "iteration": {None: SFT_RATES},
+}
+"""Kind of control -> shares of its seconds that are play -> learning rates; where the best was at an end of them, one
+more was tried. For the seventh of its attempts that succeed, 0.9 leaves rejection sampling time for two passes and 0.8
+for four."""
 TWICE: dict[str, Any] = {"processes": {"replicas": 2}}
 """GRPO's two pools compute on two cores; what plays with one has two engines for it, or a core would stand idle."""
 CONTROLS: dict[Kind, str] = {
@@ -144,7 +149,7 @@ def _rates(kind: Kind) -> tuple[Arm, ...]:
             seconds=SWEEP_SECONDS,
             played=share,
         )
-        for share, rates in PLAYED.get(kind, {None: SFT_RATES}).items()
+        for share, rates in PLAYED[kind].items()
         for rate in rates
     )
 
