@@ -187,7 +187,7 @@ def _text(x: float, y: float, text: str, anchor: str) -> str:
 
 
 def _page(title: str, frame: _Frame, parts: Sequence[str], legend: Sequence[str] = ()) -> str:
-    width = round(frame.width + (34 + LETTER * max(map(len, legend)) if legend else 0))
+    width = round(frame.width + (46 + LETTER * max(map(len, legend)) if legend else 0))
     size = f'width="{width}" height="{frame.height}" viewBox="0 0 {width} {frame.height}"'
     head = f'<svg xmlns="http://www.w3.org/2000/svg" {size} font-family="sans-serif" font-size="12">'
     ground = f'<rect width="{width}" height="{frame.height}" fill="white"/>'
