@@ -48,6 +48,7 @@ class Job(Value, frozen=True, kw_only=True):
     """Folder of the run whose weights are sampled."""
     seconds: float | None
     played: float | None
+    """Share of those that rejection sampling plays; expert iteration has none."""
     steps: int | None
     cores: tuple[int, ...]
     """Cores that it and all its processes keep to."""

@@ -52,6 +52,7 @@ class Order(Value, frozen=True, kw_only=True):
     seconds: float | None = None
     """Of training, of a control whose seconds are declared."""
     played: float | None = None
+    """Share of its seconds that rejection sampling plays."""
     seconds_of: str | None = None
     """Key of the run whose seconds it has."""
     minutes: float = 0.0

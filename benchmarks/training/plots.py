@@ -22,6 +22,10 @@ BARS = 400
 """Width of a plot of differences, beside their names."""
 LETTER = 6.6
 """Width of a letter, about."""
+NAMES = 26
+"""From a plot to the names of its legend."""
+SLACK = 20
+"""After them: capitals are wider than LETTER."""
 POINTS = 60
 """Of a band."""
 
@@ -174,7 +178,7 @@ def _legend(frame: _Frame, names: Sequence[str]) -> list[str]:
     for place, (colour, name) in enumerate(zip(_colours(len(names)), names, strict=True)):
         y = TOP + 8 + ROW * place
         parts.append(f'<rect x="{frame.width + 8}" y="{y - 6}" width="12" height="6" fill="{colour}"/>')
-        parts.append(_text(frame.width + 26, y, name, "start"))
+        parts.append(_text(frame.width + NAMES, y, name, "start"))
     return parts
 
 
@@ -187,7 +191,7 @@ def _text(x: float, y: float, text: str, anchor: str) -> str:
 
 
 def _page(title: str, frame: _Frame, parts: Sequence[str], legend: Sequence[str] = ()) -> str:
-    width = round(frame.width + (46 + LETTER * max(map(len, legend)) if legend else 0))
+    width = round(frame.width + (NAMES + LETTER * max(map(len, legend)) + SLACK if legend else 0))
     size = f'width="{width}" height="{frame.height}" viewBox="0 0 {width} {frame.height}"'
     head = f'<svg xmlns="http://www.w3.org/2000/svg" {size} font-family="sans-serif" font-size="12">'
     ground = f'<rect width="{width}" height="{frame.height}" fill="white"/>'

@@ -361,7 +361,7 @@ SMOKE: tuple[Experiment, ...] = (
             WARM,
             PLAIN,
             *(
-                Arm(name=name, kind=kind, seconds_of=PLAIN.name, played=0.9 if kind == "rejection" else None)
+                Arm(name=name, kind=kind, seconds_of=PLAIN.name, played=next(iter(PLAYED[kind])))
                 for kind, name in CONTROLS.items()
             ),
             Arm(name="mixed", kind="sample", of=PLAIN.name, sampled={"stale_ratio": 0.5}),
