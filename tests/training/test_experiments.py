@@ -127,7 +127,7 @@ def test_arms_that_do_the_same_are_one_run_and_others_never_are() -> None:
 @pytest.mark.parametrize(
     ("name", "after", "best"),
     [
-        ("tiny", "sweep", {"continued SFT": "sft 0.0001", "rejection-sampled SFT": "rejection 0.001, 80% play"}),
+        ("tiny", "sweep", {"continued SFT": "sft 0.003", "rejection-sampled SFT": "rejection 0.001, 80% play"}),
         ("iteration", "iteration_sweep", {"expert iteration": "iteration 0.0003"}),
     ],
 )

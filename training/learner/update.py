@@ -124,8 +124,13 @@ class Learner:
             raise SetupError(f"{folder / STEPS_FILE} cannot be taken up again: {error}") from error
 
     def _minibatches(self, samples: Sequence[Sample], version: int) -> list[list[Sample]]:
-        """Split a batch by groups, shuffled, into parts of as equal a number as can be."""
-        useful = [sample for sample in samples if sample.kept.any()]
+        """Split a batch by groups, shuffled, into parts of as equal a number as can be; what has no gradient is left out.
+
+        An attempt of no advantage anywhere, as in groups whose attempts all ended alike, changes nothing but the time
+        that an update takes, unless it is held to the model that training began with.
+        """
+        held = self.options.loss.kl > 0
+        useful = [sample for sample in samples if sample.kept.any() and (held or sample.advantages[sample.kept].any())]
         groups = sorted({sample.group_id for sample in useful})
         order = np.random.default_rng(seed_of(self.options.seed, "minibatches", version)).permutation(len(groups))
         count = min(self.options.minibatches, len(groups))

@@ -183,6 +183,16 @@ def test_nothing_to_train_on_changes_nothing(nano: Path) -> None:
     assert_close(before, one.weights(), 0)
 
 
+def test_what_has_no_gradient_is_not_computed(nano: Path) -> None:
+    alike = [replace(s, advantages=np.zeros_like(s.advantages)) if s.group_id < 2 else s for s in SAMPLES]
+    found, changed = updated(nano, alike, lr=1e-2)
+    alone, expected = updated(nano, [s for s in alike if s.group_id >= 2], lr=1e-2)
+    assert_close(changed, expected, 0)
+    assert found["tokens/computed"] == alone["tokens/computed"]
+    held = updated(nano, alike, lr=1e-2, kl=0.1)[0]
+    assert held["tokens/computed"] == updated(nano, lr=1e-2)[0]["tokens/computed"]
+
+
 def test_gradient_checkpointing_changes_memory_and_not_the_step(nano: Path) -> None:
     plain, kept = updated(nano), updated(nano, checkpointing=True)
     assert kept[0]["loss"] == pytest.approx(plain[0]["loss"], rel=1e-6)
