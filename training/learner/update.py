@@ -124,10 +124,10 @@ class Learner:
             raise SetupError(f"{folder / STEPS_FILE} cannot be taken up again: {error}") from error
 
     def _minibatches(self, samples: Sequence[Sample], version: int) -> list[list[Sample]]:
-        """Split a batch by groups, shuffled, into parts of as equal a number as can be; what has no gradient is left out.
+        """Split a batch by groups, shuffled, into parts of as equal a number as can be, without what has no gradient.
 
-        An attempt of no advantage anywhere, as in groups whose attempts all ended alike, changes nothing but the time
-        that an update takes, unless it is held to the model that training began with.
+        Attempts of no advantage anywhere, as in groups that all ended alike, cost time and change nothing, unless they
+        are held to the model that training began with.
         """
         held = self.options.loss.kl > 0
         useful = [sample for sample in samples if sample.kept.any() and (held or sample.advantages[sample.kept].any())]
