@@ -93,7 +93,8 @@ def test_every_recipe_that_comes_along_can_be_read() -> None:
         recipe = recipes.load(name, {})
         assert recipe.name == name
         assert recipes.load(name, {"steps": 7}).steps == 7
-        assert recipes.digest(recipes.load(name, {"steps": 7})) == recipes.digest(recipe)
+        alike = recipes.digest(recipes.load(name, {"steps": 7})) == recipes.digest(recipe)
+        assert alike is (recipe.learner.schedule == "constant"), "a rate that falls until the last update knows it"
         assert recipes.digest(recipes.load(name, {"groups": 9})) != recipes.digest(recipe)
 
 
