@@ -10,6 +10,7 @@ a counter-based generator. Log-probabilities are float32, of the logits divided 
 from __future__ import annotations
 
 import hashlib
+import inspect
 import struct
 from collections import OrderedDict
 from collections.abc import Sequence
@@ -90,6 +91,9 @@ class Batch:
         heads = config.num_key_value_heads
         size = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
         attention.register(model)
+        # Transformers 5.24 began to call it `cache`, and warns of the name that all others have.
+        given = inspect.signature(model.base_model.forward).parameters
+        self._cache_name = "cache" if "cache" in given else "past_key_values"
         self._device, self._dtype = next(model.parameters()).device, next(model.parameters()).dtype
         self._shared = config.num_attention_heads // heads
         self._rows = Rows(rows, config.num_hidden_layers, heads, size, self._dtype, self._device)
@@ -173,9 +177,9 @@ class Batch:
                 input_ids=ids,
                 attention_mask=mask,
                 position_ids=positions,
-                past_key_values=self._rows,
                 use_cache=True,
                 runs=runs,
+                **{self._cache_name: self._rows},
             )[0]
             last = torch.tensor([len(row) - 1 for row in tokens], device=self._device)
             logits = self.model.get_output_embeddings()(hidden[torch.arange(len(turns), device=self._device), last])

@@ -40,7 +40,8 @@ def train(folder: Path, model: Path, backend: str, ranks: int, **options: Any) -
             process.kill()
             process.wait()
             log.close()
-    assert codes == [0] * ranks, (folder / "rank0.log").read_text()[-3000:]
+    said = [(folder / f"rank{rank}.log").read_text()[-3000:] for rank, code in enumerate(codes) if code]
+    assert codes == [0] * ranks, "\n".join(said)
     metrics = json.loads((folder / "out" / "metrics.json").read_text())
     return metrics, torch.load(folder / "out" / "weights.pt", weights_only=True)
 
