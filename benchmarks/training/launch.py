@@ -22,12 +22,14 @@ from benchmarks.training import controls, measure, orders, sampling
 from benchmarks.training.lines import Curve, Scored
 from harness.core import Value
 from harness.errors import HarnessError
-from training import checkpoint, run
+from harness.models.hf.engine import weights_digest
+from training import checkpoint, disk, run, weights
 from training.begin import begin
+from training.learner.options import LearnerOptions
 from training.process.child import end_with_parent
 from training.recipe import Recipe
 
-OUTCOME, JOB = "outcome.json", "job.json"
+OUTCOME, JOB, BASE = "outcome.json", "job.json", "base"
 
 
 class Job(Value, frozen=True, kw_only=True):
@@ -49,6 +51,8 @@ class Job(Value, frozen=True, kw_only=True):
     seconds: float | None
     played: float | None
     """Share of those that rejection sampling plays; expert iteration has none."""
+    kept: bool
+    """Weights of this warm start are kept: half as large."""
     steps: int | None
     cores: tuple[int, ...]
     """Cores that it and all its processes keep to."""
@@ -64,6 +68,7 @@ class Outcome(Value, frozen=True, kw_only=True):
     reward: Curve = Curve()
     validation: Curve = Curve()
     by_env: Mapping[str, Curve] = msgspec.field(default_factory=dict)
+    began: str = ""
 
 
 def perform(job: Job, folder: Path) -> Outcome:
@@ -78,16 +83,34 @@ def perform(job: Job, folder: Path) -> Outcome:
         "iteration": own_play,
         "sample": sample,
     }
-    return doers[job.kind](job, recipe, folder)
+    done = doers[job.kind](job, recipe, folder)
+    base = folder / BASE if job.base is None else Path(job.base)
+    return msgspec.structs.replace(done, began=weights_digest(base)[: orders.KEY])
 
 
 def warm(job: Job, recipe: Recipe, folder: Path) -> Outcome:
     """Make the model that all arms of a seed begin with."""
     begun = time.monotonic()
-    shutil.rmtree(folder / "base", ignore_errors=True)
-    begin(recipe, folder / "base", say)
+    base = folder / BASE
+    shutil.rmtree(base, ignore_errors=True)
+    begin(recipe, base, say)
     seconds = time.monotonic() - begun
-    return Outcome(seconds=seconds, sittings=1, figures={}, scores=score(job, recipe, folder, folder / "base"))
+    if job.kept:
+        round_off(base)
+    return Outcome(seconds=seconds, sittings=1, figures={}, scores=score(job, recipe, folder, base))
+
+
+def round_off(folder: Path) -> None:
+    """Round a model's weights to bfloat16, in place: half as much to keep, and what is scored is what is kept."""
+    from training.learner import network
+
+    made = network.load(folder, LearnerOptions(device="cpu"))
+    for parameter in made.parameters():
+        parameter.data = parameter.data.bfloat16().float()
+    rounded = {name: tensor.bfloat16() for name, tensor in network.merged(made).items()}
+    with disk.staging(folder) as part:
+        weights.model_writer(rounded, made.eval(), folder)(part)
+        disk.put(part, folder)
 
 
 def train(job: Job, recipe: Recipe, folder: Path) -> Outcome:

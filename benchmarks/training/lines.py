@@ -80,6 +80,8 @@ class Line(Value, frozen=True, kw_only=True):
     validation: Curve = Curve()
     by_env: Mapping[str, Curve] = msgspec.field(default_factory=dict)
     """`validation`, environment by environment."""
+    began: str = ""
+    """Digest of the weights that it began with (of a warm start: that it made); empty where it was not written down."""
 
     def table(self, temperature: float) -> dict[str, Floats]:
         """Return environment -> the value of each task, at a temperature."""

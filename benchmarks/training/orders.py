@@ -55,6 +55,8 @@ class Order(Value, frozen=True, kw_only=True):
     """Share of its seconds that rejection sampling plays."""
     seconds_of: str | None = None
     """Key of the run whose seconds it has."""
+    kept: bool = False
+    """A warm start that all seeds begin with, and later runs too: its weights are kept beside the results."""
     minutes: float = 0.0
 
     @property
@@ -122,6 +124,7 @@ def order_of(
         arm=arm.name,
         recipe=experiment.recipe,
         above=above,
+        kept=warm and experiment.warmed is not None,
         minutes=experiment.warm_minutes if warm else experiment.minutes,
         **{**known, "temperatures": tuple(known["temperatures"])},
         **linked,

@@ -25,16 +25,18 @@ import msgspec
 
 from benchmarks.training import lines as results
 from benchmarks.training import measure
-from benchmarks.training.launch import JOB, OUTCOME, Job, Outcome
+from benchmarks.training.launch import BASE, JOB, OUTCOME, Job, Outcome
 from benchmarks.training.lines import Line
 from benchmarks.training.orders import Order
 from harness.errors import HarnessError
+from training import disk
 
 ROOT = Path(__file__).parent.parent.parent
 RUN_SECONDS = 7200.0
 END_SECONDS = 30.0
 FIRST_POLL_SECONDS, POLL_SECONDS = 0.05, 2.0
 LOG = "log"
+KEPT = "begun"
 PROGRAM = (sys.executable, "-m", "benchmarks.training.launch")
 Say = Callable[[str], None]
 
@@ -90,8 +92,11 @@ class Runner:
         """Whether a run need not be made: it has a line, and its weights where another run still needs them."""
         if order.key not in self.lines:
             return False
-        needing = [other for other in orders if order.key in (other.base, other.of) and other.key not in self.lines]
-        return not needing or (self.folder(order.key) / OUTCOME).is_file()
+        unmade = [other for other in orders if other.key not in self.lines]
+        played_on = any(order.key == other.of for other in unmade)
+        begun_with = any(order.key == other.base for other in unmade)
+        made = (self.folder(order.key) / OUTCOME).is_file()
+        return made or not (played_on or (begun_with and not self._kept(order.key).is_dir()))
 
     def _ready(self, order: Order, unmade: set[str]) -> bool:
         """Whether what a run needs is there, and is not being made anew."""
@@ -100,6 +105,14 @@ class Runner:
     def folder(self, key: str) -> Path:
         """Return the folder of a run."""
         return self._work / key
+
+    def base(self, key: str) -> Path:
+        """Return the weights of a warm start: those that are kept beside the results, or where it was made."""
+        kept = self._kept(key)
+        return kept if kept.is_dir() else self.folder(key) / BASE
+
+    def _kept(self, key: str) -> Path:
+        return self._results.resolve() / KEPT / key
 
     def _tried(self, order: Order) -> str | None:
         if self._stopped.is_set():
@@ -152,7 +165,10 @@ class Runner:
             reward=outcome.reward,
             validation=outcome.validation,
             by_env=outcome.by_env,
+            began=outcome.began,
         )
+        if order.kept:
+            disk.copy(folder / BASE, self._kept(order.key))
         with self._writing:
             results.append(self._results / f"{order.recipe}{results.SUFFIX}", line)
             self.lines[order.key] = line
@@ -175,10 +191,11 @@ class Runner:
             temperatures=order.temperatures,
             epochs=order.epochs,
             sampled=order.sampled,
-            base=str(self.folder(order.base) / "base") if order.base else None,
+            base=str(self.base(order.base)) if order.base else None,
             of=str(self.folder(order.of)) if order.of else None,
             seconds=seconds,
             played=order.played,
+            kept=order.kept,
             steps=steps,
             cores=cores,
         )

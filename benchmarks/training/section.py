@@ -136,11 +136,12 @@ def _envs(told: Story) -> list[str]:
 
 
 def _common(first: Mapping[int, Line], second: Mapping[int, Line], temperature: float) -> list[int]:
-    """Return the seeds after which both arms played the same tasks."""
+    """Return the seeds at which both arms began with the same weights, as far as is known, and played the same tasks."""
     return [
         seed
         for seed in sorted(set(first) & set(second))
         if (digests := first[seed].digests(temperature)) and digests == second[seed].digests(temperature)
+        if not (first[seed].began and second[seed].began) or first[seed].began == second[seed].began
     ]
 
 

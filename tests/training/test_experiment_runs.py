@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from benchmarks.training import controls, orders, runner
+from benchmarks.training import controls, launch, orders, runner
 from benchmarks.training import lines as results
 from benchmarks.training.table import CONTROLS
 from harness import newmodel
@@ -39,6 +39,26 @@ def test_all_of_the_way_two_updates_two_seeds_and_all_controls(tmp_path: Path) -
     assert "### smoke" in done.stdout and "no claim: 2 of 3 seeds" in done.stdout
     again = subprocess.run(command, cwd=runner.ROOT, capture_output=True, text=True, timeout=100, check=False)
     assert again.returncode == 0 and "begins" not in again.stderr, "what was run is not run again"
+
+
+async def test_a_warm_start_is_kept_in_half_the_room_and_computes_what_it_did(base: Path) -> None:
+    from harness.config import LocalOptions
+    from harness.models.hf.engine import TransformersSampler, load
+
+    whole = (base / "model.safetensors").stat().st_size
+    launch.round_off(base)
+    assert (base / "model.safetensors").stat().st_size < 0.6 * whole
+    kept = {name: weights.clone() for name, weights in load(base, LocalOptions()).state_dict().items()}
+    assert all(weights.equal(weights.bfloat16().float()) for weights in kept.values())
+    launch.round_off(base)
+    again = load(base, LocalOptions()).state_dict()
+    assert all(weights.equal(kept[name]) for name, weights in again.items())
+    sampler = TransformersSampler(base, LocalOptions())
+    await sampler.open()
+    try:
+        await sampler.update(str(base), 1)  # which compares the probe
+    finally:
+        await sampler.close()
 
 
 LOTTERY = {

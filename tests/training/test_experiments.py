@@ -56,7 +56,10 @@ with (place.parent.parent / "calls").open("a") as calls:
     calls.write(" ".join(map(str, told)) + "\\n")
 if (place.parent.parent / f"broken-{job['kind']}").exists():
     sys.exit("SetupError: it does not work")
-assert job["base"] is None or pathlib.Path(job["base"]).parent.is_dir()
+if job["kind"] == "warm":
+    (place.parent / "base").mkdir(exist_ok=True)
+    (place.parent / "base" / "weights").write_text("w")
+assert job["base"] is None or (pathlib.Path(job["base"]) / "weights").read_text() == "w"
 wins = [int((task * 7 + job["seed"]) % 10 < (6 if job["kind"] == "train" else 3)) for task in range(job["tasks"])]
 score = {"env": "kg", "split": "test", "temperature": 0.0, "epochs": 1, "successes": wins, "tasks_digest": "d"}
 pace = 20.0 if job["above"].get("eta") == 0 else 10.0
@@ -269,6 +272,34 @@ def test_all_of_one_seed_is_made_before_the_next_and_nothing_before_what_it_need
     del again.lines[plain]
     assert again.perform(orders.orders(small, again.lines)) == []
     assert [call.split()[0] for call in calls(tmp_path)] == ["warm", "train"], "its weights are made anew, and first"
+
+
+def test_a_warm_start_of_all_seeds_is_kept_beside_the_results_and_begun_with_again(tmp_path: Path) -> None:
+    shared = msgspec.structs.replace(SMALL, seeds=(1, 2), warmed=20)
+    (tmp_path / "work").mkdir()
+    work = fake(tmp_path)
+    assert work.perform(orders.orders(shared, {})) == []
+    assert [call.split()[0] for call in calls(tmp_path)].count("warm") == 1
+    (kept,) = (tmp_path / "results" / "begun").iterdir()
+    assert kept.name == orders.keys(shared, "warm start", {})[1] and work.base(kept.name) == kept
+    shutil.rmtree(tmp_path / "work")
+    (tmp_path / "work").mkdir()
+    longer = msgspec.structs.replace(shared, arms=(*shared.arms, Arm(name="new", above={"eta": 5})))
+    again = fake(tmp_path)
+    assert again.perform(orders.orders(longer, again.lines)) == []
+    assert [call.split()[:2] for call in calls(tmp_path)] == [["train", "5"]] * 2, "as on another machine, a year later"
+
+
+def test_runs_that_began_with_different_weights_are_not_compared() -> None:
+    table = {"plain": {"began": "a"}, "slow": {"began": "b"}, "control": {}}
+    found = {}
+    for arm, changed in table.items():
+        for seed, key in orders.keys(SMALL, arm, {}).items():
+            same = {"began": "a"} if changed and seed == 3 else changed
+            found[key] = line(key, seed, [1, 0, 1] * 13 + [1], **same)
+    slow, control = (each for each in section.story(SMALL, found, (SMALL,)).compared)
+    assert slow.effect is None, "two of three seeds are of another warm start"
+    assert control.effect is not None and control.effect.seeds == 3, "of old lines nothing is known"
 
 
 def _cores() -> set[int]:
