@@ -17,32 +17,33 @@ from harness.core import Ending
 from harness.errors import SetupError
 
 Ints = NDArray[np.int64]
+Ints32 = NDArray[np.int32]
 Floats = NDArray[np.float32]
 Doubles = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 
 KINDS: dict[str, Any] = {
-    "ids": np.int64,
+    "ids": np.int32,
     "mask": np.bool_,
     "logprobs": np.float32,
-    "versions": np.int64,
+    "versions": np.int32,
     "pools": np.int16,
     "turns": np.int32,
     "mixed_kv": np.bool_,
 }
-"""The arrays of a segment and what they hold."""
+"""The arrays of a segment and what they hold: 20 bytes a token."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, slots=True)
 class Segment:
     """One contiguous token sequence of one attempt; an attempt has several only where its template forked."""
 
-    ids: Ints  # [T]
+    ids: Ints32  # [T]
     mask: Bools  # [T] True: sampled by the model, and trained on
     logprobs: Floats  # [T] of the behaviour, natural log, at the sampling temperature; 0 where mask is False
-    versions: Ints  # [T] weight version that sampled the token; -1 where mask is False
+    versions: Ints32  # [T] weight version that sampled the token; -1 where mask is False
     pools: NDArray[np.int16]  # [T] which pool's engine sampled it; -1 where mask is False
-    turns: NDArray[np.int32]  # [T] the turn that the token was sampled in, or that its prompt was for
+    turns: Ints32  # [T] the turn that the token was sampled in, or that its prompt was for
     mixed_kv: Bools  # [T] sampled by new weights over an older cache
     temperature: float
 

@@ -136,7 +136,7 @@ def _envs(told: Story) -> list[str]:
 
 
 def _common(first: Mapping[int, Line], second: Mapping[int, Line], temperature: float) -> list[int]:
-    """Return the seeds at which both arms began with the same weights, as far as is known, and played the same tasks."""
+    """Return the seeds at which both arms began with the same weights, as far as known, and played the same tasks."""
     return [
         seed
         for seed in sorted(set(first) & set(second))
