@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from training.recipe import Recipe
-    from training.run import Result
+    from training.scoring import Result
     from training.warmstart import Progress
 
 

@@ -1,35 +1,26 @@
 """One training run, from a recipe to scored models: makes the parts, begins or takes up, and puts everything away.
 
-    RUN/recipe.json        the resolved recipe
-    RUN/base/              the model that training began with: made here, or the warm start
-    RUN/snapshots/         weights that serve
-    RUN/checkpoints/       step-NNNNNN: all that a resumed run needs;  best: the best model by validation
-    RUN/metrics.jsonl      one line an update, and beside it what `record` says
-    RUN/evaluations/       runs of `harness eval`: validation on the way, test at the end
-
-Decided here: scoring is `harness eval` itself, in a process of its own, on one pinned snapshot; one at a time, and one
-that outlasts its interval makes the next one late, never many. It plays `hf/`, whatever samples: a server for each
-snapshot would take a minute to start, and memory of a GPU that others have set aside.
+RUN/recipe.json        the resolved recipe
+RUN/base/              the model that training began with: made here, or the warm start
+RUN/snapshots/         weights that serve
+RUN/checkpoints/       step-NNNNNN: all that a resumed run needs;  best: the best model by validation
+RUN/metrics.jsonl      one line an update, and beside it what `record` says
+RUN/evaluations/       runs of `harness eval`: validation on the way, test at the end
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import json
-import os
-import shutil
 import signal
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import msgspec
 
 from harness import heldout, newmodel, registry
-from harness.core import Env, EnvOptions, Json
+from harness.core import Env, EnvOptions
 from harness.errors import SetupError
 from harness.models.local import LocalModel
 from harness.models.sampler import Sampler
@@ -39,7 +30,6 @@ from training.begin import begin
 from training.buffer import Buffer
 from training.collect import Collector, Table
 from training.loop import Parts, train
-from training.machine import PATIENT
 from training.play import Play, here
 from training.policies import PooledSampler
 from training.process import engine, learner, players
@@ -47,28 +37,12 @@ from training.process.parent import Gone, Hold, Lost, Process, unless_gone
 from training.process.replicas import Replicas
 from training.recipe import Recipe, digest, text
 from training.record import Record
+from training.scoring import Result, Scored, Scoring, final
 from training.watch import Watch
 
-EVALUATION_SECONDS = 3600.0
-END_SECONDS = 10.0
-EVALUATE = (
-    "import sys; from training.process.child import end_with_parent; end_with_parent(int(sys.argv.pop(1))); "
-    "from harness.cli import main; main()"
-)
-"""`harness eval`, which ends with the run that asks for it."""
 BLOCKED_SECONDS = 120.0
 """An event loop that does not move for so long is reported, with what blocks it."""
 Say = Callable[[str], None]
-
-
-class Result(msgspec.Struct, frozen=True):
-    """Scores of one evaluation."""
-
-    what: str
-    version: int
-    score: float
-    coverage: float
-    folder: str
 
 
 def run(recipe: Recipe, folder: Path, say: Say, *, resume: bool) -> list[Result]:
@@ -103,22 +77,6 @@ async def _scored(recipe: Recipe, folder: Path, say: Say) -> list[Result]:
         scoring.begin(recipe.steps, last)
         await scoring.wait()
     return await final(recipe, folder, scoring, base)
-
-
-class Scored(Protocol):
-    """Who scores weights while a run goes on."""
-
-    state: dict[str, Json]
-    """Part of the checkpoint."""
-    say: Say
-
-    def begin(self, version: int, folder: Path) -> None:
-        """Score weights, without waiting for it."""
-        ...
-
-    def pinned(self) -> list[Path]:
-        """Return the snapshots that must stay."""
-        ...
 
 
 async def trained(recipe: Recipe, folder: Path, base: Path, scoring: Scored, *, resume: bool) -> Path:
@@ -266,121 +224,3 @@ def make_samplers(
     if count == 1:
         return engines[0].samplers, gone
     return [Replicas([each.samplers[pool] for each in engines]) for pool in range(pools)], gone
-
-
-class Scoring:
-    """Evaluations in the background, one at a time, by `harness eval` in a process of its own."""
-
-    def __init__(self, recipe: Recipe, folder: Path, say: Say) -> None:
-        self.state: dict[str, Json] = {}
-        """The best score so far and its version: part of the checkpoint."""
-        self.say = say
-        self._recipe = recipe
-        self._folder = folder
-        self._due: tuple[int, Path] | None = None
-        self._newest: int | None = None
-        self._pinned: set[Path] = set()
-        self._task: asyncio.Task[None] | None = None
-
-    def pinned(self) -> list[Path]:
-        """Return the snapshots that are being scored or wait for it."""
-        return [*self._pinned, *([self._due[1]] if self._due else [])]
-
-    def begin(self, version: int, folder: Path) -> None:
-        """Score weights once, when the evaluation under way is done; one that waits gives way to newer weights."""
-        if version == self._newest:
-            return
-        self._newest = version
-        self._due = (version, folder)
-        if self._task is None or self._task.done():
-            self._task = asyncio.create_task(self._work(), name="scoring")
-
-    async def wait(self) -> None:
-        """Wait until all that is due is scored."""
-        if self._task is not None:
-            await self._task
-
-    async def close(self) -> None:
-        """End the evaluation under way."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.wait([self._task], timeout=END_SECONDS)
-
-    async def _work(self) -> None:
-        while self._due is not None:
-            (version, folder), self._due = self._due, None
-            self._pinned = {folder}
-            try:
-                score = self._recipe.score
-                result = await evaluate(
-                    self._recipe, self._folder, folder, version, score.validation, score.tasks, what="validation"
-                )
-                self.say(f"validation at update {version}: {result.score:.3f} (coverage {100 * result.coverage:.0f} %)")
-                best = self.state.get("best_score")
-                if not isinstance(best, (int, float)) or result.score > best:
-                    await asyncio.to_thread(disk.copy, folder, self._folder / "checkpoints" / "best")
-                    self.state |= {"best_score": result.score, "best_version": version}
-            except SetupError as error:
-                self.say(f"validation at update {version} failed: {error}")
-            finally:
-                self._pinned = set()
-
-
-async def evaluate(
-    recipe: Recipe, folder: Path, model: Path, version: int, split: str, tasks: int, *, what: str
-) -> Result:
-    """Score a model by `harness eval`. SetupError where that fails."""
-    out = folder / "evaluations" / f"{what}-{version:06d}"
-    shutil.rmtree(out, ignore_errors=True)
-    command = [sys.executable, "-c", EVALUATE, str(os.getpid()), "eval", "--model", f"hf/{model}"]
-    command += ["--split", split, "--env", ",".join(recipe.envs), "--limit", str(tasks), "--json", "--out", str(out)]
-    command += ["--temperature", str(recipe.score.temperature)]
-    overrides = {"connection.local": msgspec.to_builtins(recipe.engine), "env_settings": dict(recipe.envs)}
-    for name, values in _flat(overrides):
-        command += ["--set", f"{name}={json.dumps(values)}"]
-    process = await asyncio.create_subprocess_exec(
-        *command, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE, start_new_session=True,
-        env={**os.environ, **PATIENT, **learner.surroundings(recipe.spread.engine_threads)},
-    )  # fmt: skip
-    try:
-        async with asyncio.timeout(EVALUATION_SECONDS):
-            output, errors = await process.communicate()
-    except TimeoutError as error:
-        raise SetupError(f"it took longer than {EVALUATION_SECONDS:.0f} s") from error
-    finally:
-        if process.returncode is None:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            await process.wait()
-    lines = output.decode(errors="replace").strip().splitlines()
-    if not lines:
-        raise SetupError((errors.decode(errors="replace").strip().splitlines() or ["harness eval said nothing"])[-1])
-    told = json.loads(lines[-1])
-    overall = told["overall"] or next(iter(told["environments"].values()))
-    return Result(what, version, float(overall["score"]), float(overall.get("coverage", 1.0)), str(out))
-
-
-def _flat(values: Mapping[str, Json], path: str = "") -> list[tuple[str, Json]]:
-    found: list[tuple[str, Json]] = []
-    for key, value in values.items():
-        place = f"{path}.{key}" if path else key
-        if isinstance(value, Mapping):
-            found += _flat(value, place)
-        elif value is not None and value != []:
-            found.append((place, value))
-    return found
-
-
-async def final(recipe: Recipe, folder: Path, scoring: Scoring, base: Path) -> list[Result]:
-    """Score the warm start, the last and the best weights on the test splits, once each; nothing of 0 tasks."""
-    score = recipe.score
-    if not score.test_tasks:
-        return []
-    models = {"warm-start": (0, base), "last": (recipe.steps, folder / "checkpoints" / "last")}
-    best = scoring.state.get("best_version")
-    if isinstance(best, int) and best not in (0, recipe.steps):
-        models["best"] = (best, folder / "checkpoints" / "best")
-    return [
-        await evaluate(recipe, folder, model, version, score.test, score.test_tasks, what=f"test-{what}")
-        for what, (version, model) in models.items()
-    ]

@@ -13,6 +13,7 @@ import shutil
 import sys
 import time
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ from benchmarks.training.lines import Curve, Scored
 from harness.core import Value
 from harness.errors import HarnessError
 from harness.models.hf.engine import weights_digest
-from training import checkpoint, disk, run, weights
+from training import checkpoint, disk, run, scoring, weights
 from training.begin import begin
 from training.learner.options import LearnerOptions
 from training.process.child import end_with_parent
@@ -169,14 +170,17 @@ def sample(job: Job, recipe: Recipe, folder: Path) -> Outcome:
 
 def score(job: Job, recipe: Recipe, folder: Path, model: Path) -> tuple[Scored, ...]:
     """Score a model on held-out tasks, at each temperature."""
-    found: list[Scored] = []
+    scorings = []
     for temperature in job.temperatures:
         wanted = msgspec.structs.replace(recipe.score, temperature=temperature)
-        scoring = msgspec.structs.replace(recipe, score=wanted)
+        asked = msgspec.structs.replace(recipe, score=wanted)
         what = f"{job.split}-t{temperature:g}"
-        result = asyncio.run(run.evaluate(scoring, folder, model, 0, job.split, job.tasks, what=what))
-        found += measure.scored(Path(result.folder), job.split, temperature)
-    return tuple(found)
+        scorings.append(partial(scoring.evaluate, asked, folder, model, 0, job.split, job.tasks, what=what))
+    results = asyncio.run(scoring.side_by_side(recipe, scorings))
+    pairs = zip(results, job.temperatures, strict=True)
+    return tuple(
+        each for result, temperature in pairs for each in measure.scored(Path(result.folder), job.split, temperature)
+    )
 
 
 def say(line: str) -> None:
