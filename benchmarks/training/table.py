@@ -22,7 +22,7 @@ from harness.errors import SetupError, nearest
 
 Kind = Literal["warm", "train", "sft", "rejection", "iteration", "sample"]
 THREE, FIVE, TUNING, WARMED = (32, 33, 34), (21, 22, 23, 24, 25), (91,), 20
-SWEEP_SECONDS = 260.0
+SWEEP_SECONDS = {"tiny": 260.0, "micro": 130.0}
 """About what GRPO takes."""
 
 
@@ -138,13 +138,13 @@ THREE_ENVS: dict[str, Any] = {
 """WebShop's rewards are parts of 1, and advantages of `dr_grpo` keep the rewards' scale: TAN has something to do."""
 
 
-def _rates(kind: Kind) -> tuple[Arm, ...]:
+def _rates(kind: Kind, recipe: str = "tiny") -> tuple[Arm, ...]:
     return tuple(
         Arm(
             name=f"{kind} {rate:g}" + (f", {share:.0%} play" if share else ""),
             kind=kind,
             above={"learner": {"lr": rate}},
-            seconds=SWEEP_SECONDS,
+            seconds=SWEEP_SECONDS[recipe],
             played=share,
         )
         for share, rates in PLAYED[kind].items()
@@ -152,51 +152,46 @@ def _rates(kind: Kind) -> tuple[Arm, ...]:
     )
 
 
-def _sweep(name: str, *kinds: Kind) -> Experiment:
+def _sweep(name: str, *kinds: Kind, recipe: str = "tiny", **changed: Any) -> Experiment:
     return Experiment(
         name=name,
         asks=f"Which learning rate of {' and of '.join(CONTROLS[kind] for kind in kinds)} is best on validation"
         + (", and how long should it play" if "rejection" in kinds else "")
         + "? GRPO has its recipe's rate.",
-        recipe="tiny",
-        arms=tuple(arm for kind in kinds for arm in _rates(kind)),
+        recipe=recipe,
+        arms=tuple(arm for kind in kinds for arm in _rates(kind, recipe)),
         seeds=TUNING,
-        warmed=None,
-        temperatures=(0.0, 1.0),
         split="validation",
-        minutes=6.5,
+        **changed,
     )
 
 
-def _beside(name: str, asks: str, *kinds: Kind, after: str) -> Experiment:
+def _beside(grpo: Arm, *kinds: Kind, **changed: Any) -> Experiment:
+    """Return an experiment of GRPO, its warm start, and controls that have GRPO's seconds and a sweep's settings."""
     controls = tuple(
-        Arm(name=CONTROLS[kind], kind=kind, seconds_of=GRPO.name, best_of=tuple(arm.name for arm in _rates(kind)))
+        Arm(name=CONTROLS[kind], kind=kind, seconds_of=grpo.name, best_of=tuple(arm.name for arm in _rates(kind)))
         for kind in kinds
     )
-    return Experiment(
-        name=name,
-        asks=asks,
+    against = tuple((grpo.name, arm.name) for arm in (WARM, *controls))
+    return Experiment(arms=(WARM, grpo, *controls), against=against, **changed)
+
+
+EXPERIMENTS: tuple[Experiment, ...] = (
+    _sweep("sweep", "rejection", "sft", warmed=None, temperatures=(0.0, 1.0), minutes=6.5),
+    _beside(
+        GRPO,
+        "rejection",
+        "sft",
+        name="tiny",
+        asks="Does GRPO beat its own warm start, and what the same seconds bring by more supervised learning: on "
+        "further gold play, and on the model's own play that succeeded?",
         recipe="tiny",
-        arms=(WARM, GRPO, *controls),
-        against=tuple((GRPO.name, arm.name) for arm in (WARM, *controls)),
         seeds=THREE,
         warmed=None,
         temperatures=(0.0, 1.0),
         tasks=200,
         minutes=8.0,
-        after=(after,),
-    )
-
-
-EXPERIMENTS: tuple[Experiment, ...] = (
-    _sweep("sweep", "rejection", "sft"),
-    _beside(
-        "tiny",
-        "Does GRPO beat its own warm start, and what the same seconds bring by more supervised learning: on further "
-        "gold play, and on the model's own play that succeeded?",
-        "rejection",
-        "sft",
-        after="sweep",
+        after=("sweep",),
     ),
     Experiment(
         name="async",
@@ -328,13 +323,14 @@ EXPERIMENTS: tuple[Experiment, ...] = (
         ),
         against=(("ess", PLAIN.name), ("bandit", PLAIN.name)),
     ),
-    _sweep("iteration_sweep", "iteration"),
+    _sweep("iteration_sweep", "iteration", recipe="micro"),
     _beside(
+        PLAIN,
         "iteration",
-        "Does GRPO beat what the same seconds bring by learning own play that succeeded and playing on with it, again "
-        "and again: reinforcement learning without failures?",
-        "iteration",
-        after="iteration_sweep",
+        name="iteration",
+        asks="Does GRPO beat what the same seconds bring by learning own play that succeeded and playing on with it, "
+        "again and again: reinforcement learning without failures?",
+        after=("iteration_sweep",),
     ),
 )
 

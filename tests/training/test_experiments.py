@@ -96,8 +96,8 @@ def test_every_arm_of_the_table_is_a_recipe_that_can_be_read() -> None:
 
 def test_seeds_are_declared_and_the_sweep_has_one_of_its_own() -> None:
     for experiment in EXPERIMENTS:
-        sweeps, three = {"sweep", "iteration_sweep"}, {"tiny", "iteration"}
-        seeds = TUNING if experiment.name in sweeps else THREE if experiment.name in three else FIVE
+        sweeps = {"sweep", "iteration_sweep"}
+        seeds = TUNING if experiment.name in sweeps else THREE if experiment.recipe == "tiny" else FIVE
         assert experiment.seeds == seeds
     assert len(THREE) == 3 and len(FIVE) == 5 and not set(TUNING) & {*THREE, *FIVE}
     tiny = named("tiny")
@@ -138,7 +138,7 @@ def test_what_is_tuned_waits_for_its_sweep_and_takes_what_was_best_on_validation
     name: str, after: str, best: dict[str, str]
 ) -> None:
     tuned, sweep = named(name), named(after)
-    assert {order.arm for order in orders.orders(tuned, {})} == {"warm start", "GRPO"}
+    assert {order.kind for order in orders.orders(tuned, {})} == {"warm", "train"}
     done = {}
     for arm in sweep.arms:
         for seed, key in orders.keys(sweep, arm.name, {}).items():
@@ -463,7 +463,7 @@ def test_the_plan_says_what_is_left_and_counts_shared_runs_once(tmp_path: Path) 
     text = planned({}, EXPERIMENTS)
     for experiment in EXPERIMENTS:
         assert f"`python -m benchmarks training {experiment.name}`" in text
-    assert "6 after sweep" in text and "3 after iteration_sweep" in text
+    assert "6 after sweep" in text and "5 after iteration_sweep" in text
     result = CliRunner().invoke(program, ["--plan", "--results", str(tmp_path)], standalone_mode=False)
     assert result.output.strip() == text.strip()
     small = planned({}, [SMALL])
