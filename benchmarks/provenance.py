@@ -13,7 +13,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
-import time
+import timeit
 import zlib
 from collections.abc import Callable, Sequence
 from datetime import datetime
@@ -50,12 +50,7 @@ def played(folder: Path) -> tuple[list[Trajectory], float]:
 
 def seconds(what: Callable[[], object]) -> float:
     """Return how long something takes, the median of some rounds."""
-    taken = []
-    for _ in range(ROUNDS):
-        begun = time.perf_counter()
-        what()
-        taken.append(time.perf_counter() - begun)
-    return statistics.median(taken)
+    return statistics.median(timeit.repeat(what, number=1, repeat=ROUNDS))
 
 
 def bare(turns: Sequence[Tokens]) -> tuple[np.ndarray, np.ndarray]:

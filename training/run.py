@@ -1,11 +1,13 @@
 """One training run, from a recipe to scored models: makes the parts, begins or takes up, and puts everything away.
 
-RUN/recipe.json        the resolved recipe
-RUN/base/              the model that training began with: made here, or the warm start
-RUN/snapshots/         weights that serve
-RUN/checkpoints/       step-NNNNNN: all that a resumed run needs;  best: the best model by validation
-RUN/metrics.jsonl      one line an update, and beside it what `record` says
-RUN/evaluations/       runs of `harness eval`: validation on the way, test at the end
+    RUN/recipe.json        the resolved recipe
+    RUN/base/              the model that training began with: made here, or the warm start
+    RUN/snapshots/         weights that serve
+    RUN/checkpoints/       step-NNNNNN: all that a resumed run needs;  best: the best model by validation
+    RUN/metrics.jsonl      one line an update, and beside it what `record` says
+    RUN/evaluations/       runs of `harness eval`: validation on the way, test at the end
+
+Decided here: in which order the parts are opened, what is put away when, and how often a lost learner is begun again.
 """
 
 from __future__ import annotations

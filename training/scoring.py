@@ -23,7 +23,7 @@ import msgspec
 
 from harness.core import Json
 from harness.errors import SetupError
-from training import disk
+from training import disk, scores
 from training.machine import PATIENT
 from training.process import learner
 from training.recipe import Recipe
@@ -126,7 +126,7 @@ async def evaluate(
     recipe: Recipe, folder: Path, model: Path, version: int, split: str, tasks: int, *, what: str
 ) -> Result:
     """Score a model by `harness eval`. SetupError where that fails."""
-    out = folder / "evaluations" / f"{what}-{version:06d}"
+    out = folder / scores.FOLDER / f"{what}-{version:06d}"
     shutil.rmtree(out, ignore_errors=True)
     command = [sys.executable, "-c", EVALUATE, str(os.getpid()), "eval", "--model", f"hf/{model}"]
     command += ["--split", split, "--env", ",".join(recipe.envs), "--limit", str(tasks), "--json", "--out", str(out)]

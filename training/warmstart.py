@@ -12,18 +12,17 @@ import random
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
 from harness.core import Count, Natural, Tokens, Trajectory, Value
 from harness.errors import SetupError
 from harness.models.render import Dialogue, Renderer
 from training import packing, samples
 from training.learner.options import fallen
-from training.values import Bools, Sample, Segment
+from training.values import Bools, Ints, Sample, Segment
 
 if TYPE_CHECKING:
     from training.learner.backend import Backend
@@ -192,7 +191,7 @@ def step(backend: Backend, batch: Sequence[Segment], lr: float, micro_tokens: in
     return loss
 
 
-def segment(ids: NDArray[np.integer[Any]], mask: Bools) -> Segment:
+def segment(ids: Ints, mask: Bools) -> Segment:
     """Return token ids as a sequence to learn from, of which the masked are what is to be said."""
     return Segment(
         ids=ids.astype(np.int32),

@@ -92,8 +92,13 @@ def write_model(backend: Backend, base: Path, folder: Path) -> None:
         base: folder of the model that training began with; may be `folder`, which is then replaced.
         folder: where.
     """
+    replace(folder, model_writer(backend.weights(), backend.network.eval(), base))
+
+
+def replace(folder: Path, write: Write) -> None:
+    """Put what is written in the place of a folder, whole or not at all. StorageError where the disk is full."""
     with disk.staging(folder) as part:
-        model_writer(backend.weights(), backend.network.eval(), base)(part)
+        write(part)
         disk.put(part, folder)
 
 

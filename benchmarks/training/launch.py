@@ -24,7 +24,7 @@ from benchmarks.training.lines import Curve, Scored
 from harness.core import Value
 from harness.errors import HarnessError
 from harness.models.hf.engine import weights_digest
-from training import checkpoint, disk, run, scoring, weights
+from training import checkpoint, run, scores, scoring, weights
 from training.begin import begin
 from training.learner.options import LearnerOptions
 from training.process.child import end_with_parent
@@ -75,7 +75,7 @@ class Outcome(Value, frozen=True, kw_only=True):
 def perform(job: Job, folder: Path) -> Outcome:
     """Do a job in a folder."""
     recipe = orders.resolved(job.recipe, job.above, job.seed)
-    shutil.rmtree(folder / "evaluations", ignore_errors=True)
+    shutil.rmtree(folder / scores.FOLDER, ignore_errors=True)
     doers = {
         "warm": warm,
         "train": train,
@@ -109,9 +109,7 @@ def round_off(folder: Path) -> None:
     for parameter in made.parameters():
         parameter.data = parameter.data.bfloat16().float()
     rounded = {name: tensor.bfloat16() for name, tensor in network.merged(made).items()}
-    with disk.staging(folder) as part:
-        weights.model_writer(rounded, made.eval(), folder)(part)
-        disk.put(part, folder)
+    weights.replace(folder, weights.model_writer(rounded, made.eval(), folder))
 
 
 def train(job: Job, recipe: Recipe, folder: Path) -> Outcome:

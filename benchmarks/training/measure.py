@@ -13,6 +13,7 @@ from benchmarks.training.lines import Curve, Scored, mean, rounded
 from harness import runlog
 from harness.core import digest
 from harness.metrics import by_task
+from training import scores
 
 EDGE = 5
 """Updates at either end whose mean stands for the beginning and for the end."""
@@ -84,7 +85,7 @@ def validation(run: Path, made: Sequence[Update], of_an_update: int) -> tuple[Cu
     """Return the success on the validation split at the updates whose weights were scored, and that by environment."""
     when = {0: 0.0, **{update["version"]: update["seconds"] for update in made}}
     points: dict[int, dict[str, float]] = {}
-    for folder in sorted((run / "evaluations").glob("validation-*")):
+    for folder in sorted((run / scores.FOLDER).glob(f"{scores.VALIDATION}*")):
         version = int(folder.name.rpartition("-")[2])
         found = {each.env: float(each.values.mean()) for each in scored(folder, "validation", 0.0)}
         if found and version in when:

@@ -29,7 +29,7 @@ from benchmarks.training.launch import BASE, JOB, OUTCOME, Job, Outcome
 from benchmarks.training.lines import Line
 from benchmarks.training.orders import Order
 from harness.errors import HarnessError
-from training import disk
+from training import disk, scores
 
 ROOT = Path(__file__).parent.parent.parent
 RUN_SECONDS = 7200.0
@@ -92,11 +92,8 @@ class Runner:
         """Whether a run need not be made: it has a line, and its weights where another run still needs them."""
         if order.key not in self.lines:
             return False
-        unmade = [other for other in orders if other.key not in self.lines]
-        played_on = any(order.key == other.of for other in unmade)
-        begun_with = any(order.key == other.base for other in unmade)
-        made = (self.folder(order.key) / OUTCOME).is_file()
-        return made or not (played_on or (begun_with and not self._kept(order.key).is_dir()))
+        needing = [other for other in orders if order.key in (other.base, other.of) and other.key not in self.lines]
+        return not needing or self._kept(order.key).is_dir() or (self.folder(order.key) / OUTCOME).is_file()
 
     def _ready(self, order: Order, unmade: set[str]) -> bool:
         """Whether what a run needs is there, and is not being made anew."""
@@ -289,7 +286,7 @@ def commit() -> str:
 
 def tidy(folder: Path) -> None:
     """Remove what is large and not needed again: snapshots, evaluations, what a resumed run would need."""
-    for name in ("made", "run/snapshots", "run/evaluations", "evaluations", "run/tensorboard"):
+    for name in ("made", "run/snapshots", f"run/{scores.FOLDER}", scores.FOLDER, "run/tensorboard"):
         shutil.rmtree(folder / name, ignore_errors=True)
     for old in (folder / "run" / "checkpoints").glob("step-*"):
         shutil.rmtree(old, ignore_errors=True)
