@@ -31,6 +31,13 @@ def spin() -> None:
         os.environ.setdefault("GOMP_SPINCOUNT", SPINS)
 
 
+def cores() -> int:
+    """Return how many cores this process may use, which may be fewer than there are."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
 def free_memory() -> int | None:
     """Return the bytes of memory that a new process may take: what the machine and its control group leave."""
     found = [_field(PROC / "meminfo", "MemAvailable:", 1024), *map(_left, _groups())]

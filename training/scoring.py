@@ -23,8 +23,7 @@ import msgspec
 
 from harness.core import Json
 from harness.errors import SetupError
-from training import disk, scores
-from training.machine import PATIENT
+from training import disk, machine, scores
 from training.process import learner
 from training.recipe import Recipe
 
@@ -136,7 +135,7 @@ async def evaluate(
         command += ["--set", f"{name}={json.dumps(values)}"]
     process = await asyncio.create_subprocess_exec(
         *command, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE, start_new_session=True,
-        env={**os.environ, **PATIENT, **learner.surroundings(recipe.spread.engine_threads)},
+        env={**os.environ, **machine.PATIENT, **learner.surroundings(recipe.spread.engine_threads)},
     )  # fmt: skip
     try:
         async with asyncio.timeout(EVALUATION_SECONDS):
@@ -193,7 +192,7 @@ async def side_by_side(recipe: Recipe, scorings: Sequence[Callable[[], Awaitable
     The first that fails ends the others.
     """
     threads = recipe.spread.engine_threads
-    room = asyncio.Semaphore(max(1, (os.cpu_count() or 1) // threads) if threads else 1)
+    room = asyncio.Semaphore(max(1, machine.cores() // threads) if threads else 1)
 
     async def scored(scoring: Callable[[], Awaitable[Result]]) -> Result:
         async with room:

@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from harness.errors import SetupError
+from training import machine
 from training import recipe as recipes
 from training.recipe import Recipe
 from training.scoring import Result, side_by_side
@@ -38,10 +39,20 @@ async def most_at_once(threads: int | None, count: int) -> int:
 
 
 async def test_as_many_are_scored_at_once_as_have_cores() -> None:
-    cores = os.cpu_count() or 1
+    cores = machine.cores()
     assert await most_at_once(1, cores + 1) == cores
     assert await most_at_once(cores, 3) == 1
     assert await most_at_once(None, 3) == 1, "an engine that takes all cores has them to itself"
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="this system binds no process to cores")
+async def test_a_run_that_is_bound_to_one_core_scores_one_at_once() -> None:
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {min(before)})
+    try:
+        assert await most_at_once(1, 3) == 1
+    finally:
+        os.sched_setaffinity(0, before)
 
 
 async def test_one_that_fails_ends_the_others_and_is_heard() -> None:
@@ -61,7 +72,7 @@ async def test_one_that_fails_ends_the_others_and_is_heard() -> None:
     async with asyncio.timeout(10):
         with pytest.raises(SetupError, match="it does not play"):
             await side_by_side(recipe(None), [fails, lasts])
-        if (os.cpu_count() or 1) > 1:
+        if machine.cores() > 1:
             with pytest.raises(SetupError, match="it does not play"):
                 await side_by_side(recipe(1), [lasts, fails])
             assert ended.is_set()
