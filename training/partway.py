@@ -13,6 +13,7 @@ import errno
 import os
 import shutil
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -33,6 +34,8 @@ SECONDS = 30.0
 """Between two writings,"""
 SHARE = 0.05
 """or longer, where writing would take more than this of the time."""
+AGAIN = 0.01
+"""Seconds until an interrupt that Python dropped comes again."""
 KEY, STATE = "key", "state.json"
 
 Handler = Callable[[int, FrameType | None], Any]
@@ -46,19 +49,34 @@ def at_once(number: int, frame: FrameType | None) -> None:
 
 @contextlib.contextmanager
 def signals(handler: Handler, *numbers: signal.Signals) -> Iterator[None]:
-    """Have a handler take signals inside; one that is ignored stays so, and so do all but in the main thread."""
-    if threading.current_thread() is not threading.main_thread():
+    """Have a handler take signals inside; one that is ignored stays so, and so do all but in the main thread.
+
+    Python drops what is raised where nothing can catch it (in `__del__`, in a weak reference's callback): a
+    KeyboardInterrupt of a handler that was called there comes again a moment later.
+    """
+    main = threading.main_thread()
+    if threading.current_thread() is not main:
         yield
         return
     before = {number: signal.getsignal(number) for number in numbers or (signal.SIGINT, signal.SIGTERM)}
     taken = {number: each for number, each in before.items() if each is not signal.SIG_IGN}
+    dropped = sys.unraisablehook
+
+    def again(what: sys.UnraisableHookArgs) -> None:
+        if taken and issubclass(what.exc_type, KeyboardInterrupt):
+            threading.Timer(AGAIN, signal.pthread_kill, (main.ident, next(iter(taken)))).start()
+        else:
+            dropped(what)
+
     try:
+        sys.unraisablehook = again
         for number in taken:
             signal.signal(number, handler)
         yield
     finally:
         for number, each in taken.items():
             signal.signal(number, each)
+        sys.unraisablehook = dropped
 
 
 def beside(out: Path) -> Path:

@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from itertools import count
 from pathlib import Path
@@ -211,6 +212,22 @@ def test_who_asks_twice_is_not_kept_waiting() -> None:
         os.kill(os.getpid(), signal.SIGTERM)
         pytest.fail("it went on")
     assert signal.getsignal(signal.SIGTERM) == before
+
+
+def test_a_signal_is_not_lost_where_python_drops_what_is_raised() -> None:
+    class Asking:
+        def __del__(self) -> None:
+            os.kill(os.getpid(), signal.SIGTERM)
+            went_on.append("it was raised somewhere else")
+
+    went_on: list[str] = []
+    before = sys.unraisablehook
+    with pytest.raises(KeyboardInterrupt), partway.signals(partway.at_once):
+        Asking()
+        time.sleep(10)
+        went_on.append("it was lost")
+    assert not went_on
+    assert sys.unraisablehook is before
 
 
 def test_a_signal_that_is_ignored_stays_so(monkeypatch: pytest.MonkeyPatch) -> None:
