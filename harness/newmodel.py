@@ -17,7 +17,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from harness import registry, validate
+from harness import lookback, registry, validate
 from harness.core import EnvOptions, Json, Trajectory, digest
 from harness.errors import SetupError
 
@@ -166,12 +166,14 @@ def make(folder: Path, shape: Shape, plays: Sequence[Trajectory], seed: int) -> 
             head_dim=shape.hidden // shape.heads,
             intermediate_size=shape.feed_forward,
             max_position_embeddings=shape.context,
+            rope_theta=lookback.ROPE_THETA,
             tie_word_embeddings=False,
             bos_token_id=None,
             eos_token_id=tokenizer.convert_tokens_to_ids(END_OF_TURN),
             pad_token_id=tokenizer.convert_tokens_to_ids(MARKS[0]),
         )
     )
+    lookback.prepare(model)
     try:
         tokenizer.save_pretrained(staging)
         model.save_pretrained(staging)

@@ -14,11 +14,11 @@ pytest.importorskip("torch")
 
 
 def test_what_is_to_be_said_has_all_been_there_before_at_a_distance_that_varies() -> None:
-    batch = next(copying.sequences(Lesson(16, 48, 64), 100, (0,)))
+    batch = next(copying.sequences(Lesson(48, 64), 100, (0,)))
     periods = set()
     for each in batch:
         ids, said = each.ids, np.flatnonzero(each.mask)
-        assert len(set(ids.tolist())) <= 16
+        assert set(ids.tolist()) <= set(range(100))
         assert (said > len(ids) // 2).all()
         period = next(n for n in range(1, len(ids)) if (ids[n:] == ids[:-n]).all())
         assert period < said[0]
@@ -46,5 +46,5 @@ def test_a_model_that_was_taught_copies_tokens_it_was_not_taught_with(tmp_path: 
     found = copying.run(tmp_path / "model", CopyingOptions(seconds=1000), device="cpu", say=lambda line: None)
     assert found.lessons == len(LESSONS)
     made = learner.make("torch", tmp_path / "model", LearnerOptions(device="cpu"))
-    held_out = next(copying.sequences(Lesson(1.0, 256, 8), 600, (99,)))
+    held_out = next(copying.sequences(Lesson(2048, 2), 600, (99,)))
     assert warmstart.step(made.backend, held_out, lr=1e-9, micro_tokens=4096) < 1.0
