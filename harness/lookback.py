@@ -1,10 +1,10 @@
 """Gives a new model weights to look back with, so that it learns to copy in hundreds of steps and not in thousands.
 
 What says again what came after a token the last time is an induction head (Olsson et al. 2022, arXiv 2209.11895): a
-head of the first layer looks one token back and keeps what it sees, and one of the second finds by that where this token
-stood before, and says what stands there. From weights that are all random, either is of use only once the other is there,
-so when they are found is a lottery. Here both begin with weights of that form (as in mimetic initialisation, Trockman
-and Kolter 2023, arXiv 2305.09828), which training is as free to change as any other.
+head of the first layer looks one token back and keeps what it sees, and one of the second finds by that where this
+token stood before, and says what stands there. From weights that are all random, either is of use only once the other
+is there, so when they are found is a lottery. Here both begin with weights of that form (as in mimetic initialisation,
+Trockman and Kolter 2023, arXiv 2305.09828), which training is as free to change as any other.
 """
 
 from __future__ import annotations
@@ -40,9 +40,8 @@ def prepare(model: Any) -> None:
     drawn = torch.linalg.qr(torch.randn(hidden - 1, min(hidden - 1, 2 * many + width)))[0]  # orthonormal columns
     here, there, said = torch.nn.functional.pad(drawn, (0, 0, 1, 0)).split([many, many, drawn.shape[1] - 2 * many], 1)
     with torch.no_grad():
-        embeddings[:, 0] = config.initializer_range * math.sqrt(
-            hidden
-        )  # the same for all tokens: by it the first head asks for a place and not for a token
+        # The same for all tokens: by it the first head asks for a place and not for a token.
+        embeddings[:, 0] = config.initializer_range * math.sqrt(hidden)
         constant = math.sqrt(hidden / 2)  # what the layer's norm makes of it: it is half of a token's square
         _clear(before, width, BACK)
         for pair in range(FAST):

@@ -1,9 +1,9 @@
 """A model from nothing learns to copy before it learns to play: most of what an agent says, it was told before.
 
 Decided here: what is copied are sequences of random tokens that come round again after a length of their own, so that
-only *what* stood there tells what comes next, never how far back it stood. First short ones, then longer. No text is used,
-so nothing can be learnt here that a held-out split has. A new model has the heads for it already (`harness.lookback`):
-what they are to find, and how what they find is said, is learnt here.
+only *what* stood there tells what comes next, never how far back it stood. First short ones, then longer. No text is
+used, so nothing can be learnt here that a held-out split has. A new model has the heads for it already
+(`harness.lookback`); it learns here what they are to find, and to say it.
 """
 
 from __future__ import annotations
@@ -52,12 +52,7 @@ class Lesson(NamedTuple):
     sequences: int
 
 
-LESSONS: tuple[Lesson, ...] = (
-    Lesson(64, 16),
-    Lesson(256, 4),
-    Lesson(512, 2),
-    Lesson(1024, 1),
-)
+LESSONS: tuple[Lesson, ...] = (Lesson(64, 16), Lesson(256, 4), Lesson(512, 2), Lesson(1024, 1))
 
 
 class Copied(NamedTuple):
