@@ -75,12 +75,15 @@ class Shape(NamedTuple):
     key_value_heads: int
     feed_forward: int
     context: int
+    copies: bool = False
+    """It begins with the two heads that copying needs (`harness.lookback`)."""
 
 
 SHAPES: Mapping[str, Shape] = MappingProxyType(
     {
         "nano": Shape(640, 64, 2, 2, 1, 128, 8192),
         "tiny": Shape(1536, 160, 3, 5, 5, 448, 16384),
+        "tiny-copying": Shape(1536, 160, 3, 5, 5, 448, 16384, copies=True),
         "small": Shape(2048, 256, 6, 8, 4, 704, 32768),
     }
 )
@@ -166,14 +169,15 @@ def make(folder: Path, shape: Shape, plays: Sequence[Trajectory], seed: int) -> 
             head_dim=shape.hidden // shape.heads,
             intermediate_size=shape.feed_forward,
             max_position_embeddings=shape.context,
-            rope_theta=lookback.ROPE_THETA,
+            rope_theta=lookback.ROPE_THETA if shape.copies else 1e4,
             tie_word_embeddings=False,
             bos_token_id=None,
             eos_token_id=tokenizer.convert_tokens_to_ids(END_OF_TURN),
             pad_token_id=tokenizer.convert_tokens_to_ids(MARKS[0]),
         )
     )
-    lookback.prepare(model)
+    if shape.copies:
+        lookback.prepare(model)
     try:
         tokenizer.save_pretrained(staging)
         model.save_pretrained(staging)

@@ -88,9 +88,13 @@ def _make(recipe: Recipe, made: Path, work: Path, plays: Callable[[], Sequence[T
     if not drawn.is_dir():
         newmodel.make(drawn, newmodel.SHAPES[recipe.begin.shape], plays(), recipe.seed)
     if wanted is not None:
-        learnt = copying.run(drawn, wanted, device=recipe.learner.device, say=say, out=made, work=work / "copying")
-        say(f"copying: {learnt.lessons} of {len(copying.LESSONS)} lessons known after {learnt.seconds:.0f} s")
-        if learnt.lessons < len(copying.LESSONS):
+        heads = newmodel.SHAPES[recipe.begin.shape].copies
+        lessons = copying.FROM_HEADS if heads else copying.LESSONS
+        learnt = copying.run(
+            drawn, wanted, lessons, device=recipe.learner.device, say=say, out=made, work=work / "copying"
+        )
+        say(f"copying: {learnt.lessons} of {len(lessons)} lessons known after {learnt.seconds:.0f} s")
+        if learnt.lessons < len(lessons):
             say(
                 "warning: a model that has not learnt to copy hardly learns to play: give begin.copying.seconds more "
                 f"than {wanted.seconds:g}, or begin again when the machine is idle"

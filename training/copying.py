@@ -1,16 +1,16 @@
 """A model from nothing learns to copy before it learns to play: most of what an agent says, it was told before.
 
 Decided here: what is copied are sequences of random tokens that come round again after a length of their own, so that
-only *what* stood there tells what comes next, never how far back it stood. First short ones, then longer. No text is
-used, so nothing can be learnt here that a held-out split has. A new model has the heads for it already
-(`harness.lookback`); it learns here what they are to find, and to say it.
+only *what* stood there tells what comes next, never how far back it stood. First of few different tokens, then of more,
+then of all of them, then longer: with all of them from the start the same takes many times as long. No text is used,
+so nothing can be learnt here that a held-out split has.
 """
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Annotated, Literal, NamedTuple
@@ -36,7 +36,7 @@ WARMUP = 50
 class CopyingOptions(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How a model learns to copy."""
 
-    lr: Annotated[float, msgspec.Meta(gt=0)] = 1e-3
+    lr: Annotated[float, msgspec.Meta(gt=0)] = 4e-3
     seconds: Seconds = 180.0
     """It stops there, even if it cannot copy yet."""
     precision: Literal["float32", "bfloat16"] = "float32"
@@ -47,12 +47,21 @@ class CopyingOptions(Value, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 class Lesson(NamedTuple):
     """Sequences of one kind."""
 
+    different: float
+    """Tokens that occur: a number, or a share of the vocabulary up to 1."""
     length: int
-    """Tokens."""
     sequences: int
 
 
-LESSONS: tuple[Lesson, ...] = (Lesson(64, 16), Lesson(256, 4), Lesson(512, 2), Lesson(1024, 1))
+LESSONS: tuple[Lesson, ...] = (
+    Lesson(64, 48, 20),
+    Lesson(256, 64, 16),
+    Lesson(1.0, 64, 16),
+    Lesson(1.0, 256, 4),
+    Lesson(1.0, 512, 2),
+)
+FROM_HEADS: tuple[Lesson, ...] = (*LESSONS[2:], Lesson(1.0, 1024, 1))
+"""Of a model that begins with the heads for it (`harness.lookback`)."""
 
 
 class Copied(NamedTuple):
@@ -74,6 +83,7 @@ NOTHING = Copied(lessons=0, steps=0, loss=math.inf, seconds=0.0)
 def run(
     folder: Path,
     options: CopyingOptions,
+    lessons: Sequence[Lesson],
     *,
     device: str | None,
     say: Callable[[str], None],
@@ -85,6 +95,7 @@ def run(
     Args:
         folder: of the model.
         options: how.
+        lessons: to take.
         device: as torch names it.
         say: is told of each lesson.
         out: where it is written to instead.
@@ -104,6 +115,7 @@ def run(
             made.backend,
             len(load_tokenizer(folder)),
             options,
+            lessons,
             say,
             copied=steps.read(made.backend, Copied) or NOTHING,
             keep=lambda copied: steps.keep(made.backend, copied),
@@ -116,6 +128,7 @@ def teach(
     backend: Backend,
     vocabulary: int,
     options: CopyingOptions,
+    lessons: Sequence[Lesson],
     say: Callable[[str], None] = lambda _: None,
     *,
     copied: Copied = NOTHING,
@@ -127,12 +140,13 @@ def teach(
         backend: what learns.
         vocabulary: how many different tokens there are.
         options: how.
+        lessons: to take.
         say: is told of each lesson.
         copied: how far the backend has come already.
         keep: is told of each step.
     """
     begun = time.monotonic() - copied.seconds
-    for number, lesson in enumerate(LESSONS[copied.lessons :], copied.lessons):
+    for number, lesson in enumerate(lessons[copied.lessons :], copied.lessons):
         loss = copied.loss if copied.taken else 2 * KNOWN + 1
         for batch in islice(sequences(lesson, vocabulary, (options.seed, number)), copied.taken, None):
             if loss < KNOWN:
@@ -145,19 +159,21 @@ def teach(
             copied = Copied(number, copied.steps + 1, loss, time.monotonic() - begun, copied.taken + 1)
             keep(copied)
         copied = copied._replace(lessons=number + 1, taken=0)
-        say(f"copying: lesson {number + 1} of {len(LESSONS)} known after {copied.steps:,} steps")
+        say(f"copying: lesson {number + 1} of {len(lessons)} known after {copied.steps:,} steps")
     return copied
 
 
 def sequences(lesson: Lesson, vocabulary: int, seed: tuple[int, ...]) -> Iterator[list[Segment]]:
     """Yield batches of sequences without end; what is learnt is their second half, which has all been there before."""
     draw = np.random.default_rng(seed)
+    different = int(lesson.different * vocabulary) if lesson.different <= 1 else min(int(lesson.different), vocabulary)
+    tokens = draw.permutation(vocabulary)[:different]
     while True:
-        yield [_sequence(draw, vocabulary, lesson.length) for _ in range(lesson.sequences)]
+        yield [_sequence(draw, tokens, lesson.length) for _ in range(lesson.sequences)]
 
 
-def _sequence(draw: np.random.Generator, vocabulary: int, length: int) -> Segment:
+def _sequence(draw: np.random.Generator, tokens: np.ndarray, length: int) -> Segment:
     period = int(draw.integers(SHORTEST, length // 2))
-    ids = np.resize(draw.integers(vocabulary, size=period), length)  # [T] comes round again until it is full
+    ids = np.resize(draw.choice(tokens, period), length)  # [T] comes round again until it is full
     mask = np.arange(length) > length // 2
     return warmstart.segment(ids, mask)

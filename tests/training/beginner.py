@@ -62,7 +62,7 @@ def main() -> None:
     folder, dice = Path(sys.argv[1]), random.Random(int(sys.argv[2]))
     torch.set_num_threads(1)
     partway.SECONDS, partway.SHARE = 0.1, 1.0
-    copying.LESSONS, copying.KNOWN = (Lesson(16, 2), Lesson(24, 2)), 5.0
+    copying.LESSONS, copying.KNOWN = (Lesson(16, 16, 2), Lesson(24, 16, 2)), 5.0
     before = time.monotonic()
     os.waitpid(attempt(folder / "whole"), 0)
     whole = time.monotonic() - before

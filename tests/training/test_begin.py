@@ -47,7 +47,7 @@ def interrupted(after: int, work: Callable[..., Any], number: signal.Signals = s
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> Recipe:
     """A recipe whose beginning takes a second."""
-    monkeypatch.setattr(copying, "LESSONS", (Lesson(16, 2), Lesson(24, 2)))
+    monkeypatch.setattr(copying, "LESSONS", (Lesson(16, 16, 2), Lesson(24, 16, 2)))
     monkeypatch.setattr(copying, "KNOWN", 6.0)
     monkeypatch.setattr(copying, "REMEMBERED", 0.5)
     return beginner.recipe()

@@ -19,7 +19,7 @@ PERIOD = 250
 @pytest.mark.parametrize("seed", [0, 1])
 async def test_a_new_model_has_heads_to_look_back_with(shape: str, seed: int, tmp_path: Path) -> None:
     plays = await newmodel.gold_play("kg", 30, 0, EnvOptions())
-    newmodel.make(tmp_path / "model", newmodel.SHAPES[shape], plays, seed=seed)
+    newmodel.make(tmp_path / "model", newmodel.SHAPES[shape]._replace(copies=True), plays, seed=seed)
     model = transformers.Qwen3ForCausalLM.from_pretrained(tmp_path / "model", attn_implementation="eager")
     once = torch.randint(600, (4, PERIOD), generator=torch.Generator().manual_seed(seed))
     with torch.no_grad():
