@@ -9,7 +9,7 @@ import click
 
 
 @click.command("init-model")
-@click.argument("shape", type=click.Choice(["nano", "tiny", "small"]), default="tiny")
+@click.argument("shape", type=click.Choice(["nano", "tiny", "tiny-copying", "small"]), default="tiny")
 @click.option("--out", type=click.Path(path_type=Path), required=True, help="Folder to make.")
 @click.option("--env", "envs", multiple=True, help="Environments whose train text the tokenizer learns; all, if none.")
 @click.option("--tasks", type=click.IntRange(min=1, max=10_000), default=200, show_default=True, help="Of each.")
@@ -17,7 +17,7 @@ import click
 def command(shape: str, out: Path, envs: tuple[str, ...], tasks: int, seed: int) -> None:
     """Write a small Qwen3-shaped model with random weights, and a tokenizer trained on the environments' train splits.
 
-    nano has 0.2, tiny 1 and small 6 million parameters.
+    nano has 0.2, tiny 1 and small 6 million parameters; tiny-copying is tiny with two attention heads that copy.
     """
     from harness import newmodel, registry
     from harness.core import EnvOptions

@@ -6,6 +6,7 @@ import asyncio
 import json
 from pathlib import Path
 
+import click
 import msgspec
 import pytest
 
@@ -82,3 +83,10 @@ def test_what_is_refused(tiny: Path, tmp_path: Path) -> None:
         wrong = [msgspec.structs.replace(play, split="test") for play in plays]
         newmodel.make(tmp_path / "new", newmodel.SHAPES["nano"], wrong, seed=0)
     assert not (tmp_path / "new").exists()
+
+
+def test_the_command_knows_all_shapes() -> None:
+    from harness.cli.init_model import command
+
+    shape = command.params[0].type
+    assert isinstance(shape, click.Choice) and set(shape.choices) == set(newmodel.SHAPES)
