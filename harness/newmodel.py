@@ -78,12 +78,18 @@ class Shape(NamedTuple):
     copies: bool = False
     """It begins with the two heads that copying needs (`harness.lookback`)."""
 
+    @property
+    def head_size(self) -> int:
+        """Dimensions of an attention head."""
+        return self.hidden // self.heads
 
+
+_TINY = Shape(1536, 160, 3, 5, 5, 448, 16384)
 SHAPES: Mapping[str, Shape] = MappingProxyType(
     {
         "nano": Shape(640, 64, 2, 2, 1, 128, 8192),
-        "tiny": Shape(1536, 160, 3, 5, 5, 448, 16384),
-        "tiny-copying": Shape(1536, 160, 3, 5, 5, 448, 16384, copies=True),
+        "tiny": _TINY,
+        "tiny-copying": _TINY._replace(copies=True),
         "small": Shape(2048, 256, 6, 8, 4, 704, 32768),
     }
 )
@@ -166,7 +172,7 @@ def make(folder: Path, shape: Shape, plays: Sequence[Trajectory], seed: int) -> 
             num_hidden_layers=shape.layers,
             num_attention_heads=shape.heads,
             num_key_value_heads=shape.key_value_heads,
-            head_dim=shape.hidden // shape.heads,
+            head_dim=shape.head_size,
             intermediate_size=shape.feed_forward,
             max_position_embeddings=shape.context,
             rope_theta=lookback.ROPE_THETA if shape.copies else 1e4,

@@ -106,8 +106,7 @@ def size_of(recipe: Recipe) -> Size:
             shape = recipe.begin.shape
             raise SetupError(f"there is no begin.shape '{shape}'{nearest(shape, newmodel.SHAPES)}")
         made = newmodel.SHAPES[recipe.begin.shape]
-        head = made.hidden // made.heads
-        return Size(*made[:5], head, *made[5:7], tied=False, bytes=4)
+        return Size(*made[:5], made.head_size, made.feed_forward, made.context, tied=False, bytes=4)
     path = Path(recipe.begin.model).expanduser() / "config.json"
     if not path.is_file():
         raise SetupError(f"begin.model: {path.parent} holds no config.json, so it is no model; name the folder of one")

@@ -15,7 +15,7 @@ from harness.core import EnvOptions  # noqa: E402
 PERIOD = 250
 
 
-@pytest.mark.parametrize("shape", sorted(newmodel.SHAPES))
+@pytest.mark.parametrize("shape", ["nano", "tiny", "small"])
 @pytest.mark.parametrize("seed", [0, 1])
 async def test_a_new_model_has_heads_to_look_back_with(shape: str, seed: int, tmp_path: Path) -> None:
     plays = await newmodel.gold_play("kg", 30, 0, EnvOptions())
