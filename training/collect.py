@@ -133,10 +133,11 @@ class Collector:
                     task.result()
                 self._running = {number: task for number, task in self._running.items() if not task.done()}
         except BaseException as error:
-            self.buffer.fail(error if isinstance(error, Exception) else Dropped("the collector was stopped"))
+            try:
+                await self._stop()
+            finally:  # told last: who is told may end this task, and must find nothing under way
+                self.buffer.fail(error if isinstance(error, Exception) else Dropped("the collector was stopped"))
             raise
-        finally:
-            await self._stop()
 
     async def batch(self) -> Batch:
         """Return the next B groups to train on. Overdue, or what ended `run`, where they do not come."""
@@ -170,8 +171,13 @@ class Collector:
         version = self.admission.version
         self.admission = self.admission.begun()
         task = asyncio.create_task(self._group(choice, version), name=f"group {choice.group_id} {choice.env}")
-        task.add_done_callback(lambda _: self._wake.set())
+        task.add_done_callback(self._ended)
         self._running[choice.group_id] = task
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        if not task.cancelled():
+            task.exception()  # `run` raises the first; without this, groups that fail beside it are told as forgotten
+        self._wake.set()
 
     async def _group(self, choice: Choice, version: int) -> None:
         """Play one group to its end: complete, or dropped."""

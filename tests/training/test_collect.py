@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import io
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -26,7 +27,7 @@ from training import staleness
 from training.buffer import Buffer, Spent, decode, encode
 from training.collect import CollectOptions, Collector, Table
 from training.curriculum import Curriculum, CurriculumOptions
-from training.play import here
+from training.play import Order, Play, here
 from training.policies import PooledSampler, PoolOptions
 from training.staleness import Admission, Budget
 from training.watch import Overdue, Watch
@@ -59,6 +60,7 @@ class Stage:
         course: CurriculumOptions = COURSE,
         keep: Callable[[Trajectory], None] | None = None,
         saved: Saved | None = None,
+        play: Play | None = None,
     ) -> None:
         tokenizer = load_tokenizer(folder)
         self.engines = [Dicing(f"dice:{number}", tokenizer, jitter) for number in range(pools.depth + 1)]
@@ -71,7 +73,7 @@ class Stage:
         waiting = decode(groups) if groups else ()
         self.buffer = Buffer(B, (eta + 1) * B, waiting, spent)
         self.collector = Collector(
-            Table(envs=self.envs, play=here(self.envs, registry.make_agent("direct"), self.model)),
+            Table(envs=self.envs, play=play or here(self.envs, registry.make_agent("direct"), self.model)),
             options,
             course,
             admission=staleness.restarted(B, eta, most, version, len(waiting)),
@@ -319,6 +321,24 @@ async def test_a_log_that_cannot_be_written_ends_the_run(folder: Path) -> None:
     async with stage.playing() as collector:
         with pytest.raises(StorageError, match="no space left"):
             await collector.batch()
+
+
+async def test_a_group_that_fails_while_another_ends_the_run_is_told_once(
+    folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def play(order: Order) -> Trajectory:
+        try:
+            await asyncio.sleep(0.1 if order.entry == "group-0" else 600)
+        finally:
+            raise StorageError("cannot write the log: no space left")
+
+    stage = Stage(folder, play=play)
+    async with stage.playing() as collector:
+        with pytest.raises(StorageError, match="no space left"):
+            await collector.batch()
+    del collector, stage
+    gc.collect()
+    assert "never retrieved" not in caplog.text
 
 
 async def test_groups_that_say_nothing_are_played_for_again_within_a_bound(folder: Path) -> None:

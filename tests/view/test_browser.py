@@ -154,31 +154,37 @@ def test_hostile_text_is_only_text(watched: Watched, address: str, runs: Path) -
     assert watched.wrong == []
 
 
+def press(page: Page, key: str) -> None:
+    """Press a key once the page listens: its script begins with the rest of the page there, not with its heading."""
+    page.wait_for_function("document.readyState === 'complete'")
+    page.keyboard.press(key)
+
+
 def test_keys_walk_a_list_open_an_attempt_and_come_back(watched: Watched, address: str) -> None:
     page = watched.page
     page.goto(f"{address}/run?run=good&entry=kg")
     for _ in range(3):
-        page.keyboard.press("j")
-    page.keyboard.press("k")
+        press(page, "j")
+    press(page, "k")
     expect(page.locator("tr.chosen")).to_have_count(1)
     second = page.locator("table[data-keys] tbody tr").nth(1)
     expect(second).to_have_class("chosen")
     task = second.locator("th a").inner_text()
-    page.keyboard.press("Enter")
+    press(page, "Enter")
     expect(page.locator("h1")).to_have_text(task)
-    page.keyboard.press("j")
+    press(page, "j")
     expect(page.locator(".message.chosen h3")).to_have_text("Agent, turn 1")
-    page.keyboard.press("n")
+    press(page, "n")
     expect(page.locator("h1")).not_to_have_text(task)
-    page.keyboard.press("p")
+    press(page, "p")
     expect(page.locator("h1")).to_have_text(task)
-    page.keyboard.press("Escape")
+    press(page, "Escape")
     page.wait_for_url("**/run?run=good&entry=kg")
-    page.keyboard.press("?")
+    press(page, "?")
     expect(page.locator("dialog")).to_be_visible()
-    page.keyboard.press("Escape")
+    press(page, "Escape")
     expect(page.locator("dialog")).to_be_hidden()
-    page.keyboard.press("/")
+    press(page, "/")
     page.keyboard.type("j")
     expect(page.locator("input[type=search]")).to_have_value("j")
     expect(page.locator("tr.chosen")).to_have_count(0)
