@@ -326,16 +326,21 @@ async def test_a_log_that_cannot_be_written_ends_the_run(folder: Path) -> None:
 async def test_a_group_that_fails_while_another_ends_the_run_is_told_once(
     folder: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
+    under_way: set[int] = set()
+
     async def play(order: Order) -> Trajectory:
+        under_way.add(id(order))
         try:
             await asyncio.sleep(0.1 if order.entry == "group-0" else 600)
         finally:
+            under_way.remove(id(order))
             raise StorageError("cannot write the log: no space left")
 
     stage = Stage(folder, play=play)
     async with stage.playing() as collector:
         with pytest.raises(StorageError, match="no space left"):
             await collector.batch()
+        assert not under_way, "who is told finds nothing under way"
     del collector, stage
     gc.collect()
     assert "never retrieved" not in caplog.text
