@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from training.learner.backend import Backend
 
 OBSERVED_UNTIL = 0.7
+ALIKE = 32
+"""Steps whose segments are put in order of length, by lot otherwise: neighbours waste little padding."""
 
 
 class WarmStartOptions(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -125,7 +127,7 @@ def fit(
         raise SetupError("there is nothing to learn from: no play has a turn of the assistant's")
     steps = options.epochs * math.ceil(len(segments) / options.sequences)
     begun = time.monotonic() - progress.seconds
-    for number, batch in islice(enumerate(_batches(segments, options), 1), progress.step, None):
+    for number, batch in islice(enumerate(batches(segments, options), 1), progress.step, None):
         if progress.share >= 1:
             break
         seconds = time.monotonic() - begun
@@ -149,13 +151,20 @@ def rate(options: WarmStartOptions, step: int, share: float) -> float:
     return options.lr * risen * fallen(share)
 
 
-def _batches(segments: Sequence[Segment], options: WarmStartOptions) -> Iterator[Sequence[Segment]]:
+def batches(segments: Sequence[Segment], options: WarmStartOptions) -> Iterator[Sequence[Segment]]:
+    """Yield the segments of each step: an epoch has each once, by lot, beside others of about its length."""
     draw = random.Random(options.seed)
     for _ in range(options.epochs):
         order = list(segments)
         draw.shuffle(order)
-        for start in range(0, len(order), options.sequences):
-            yield order[start : start + options.sequences]
+        for part in _cut(order, ALIKE * options.sequences):
+            steps = _cut(sorted(part, key=lambda segment: len(segment.ids)), options.sequences)
+            draw.shuffle(steps)
+            yield from steps
+
+
+def _cut(segments: Sequence[Segment], size: int) -> list[Sequence[Segment]]:
+    return [segments[start : start + size] for start in range(0, len(segments), size)]
 
 
 def step(backend: Backend, batch: Sequence[Segment], lr: float, micro_tokens: int, observed: float = 0.0) -> float:

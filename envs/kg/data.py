@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import msgspec
 
@@ -10,6 +10,8 @@ from harness.core import Task, Value, make_task
 
 Action = tuple[str, tuple[str, ...]]
 """A gold call: tool and arguments."""
+Kind = Literal["hop", "intersection", "count", "argmax", "argmin"]
+KINDS: tuple[Kind, ...] = get_args(Kind)
 LISTING = frozenset({"get_relations", "get_attributes"})
 """Tools that make no variable."""
 

@@ -17,7 +17,7 @@ from typing import Annotated, Literal
 import msgspec
 
 from envs.kg import official, oneshot, witness
-from envs.kg.data import TaskData, of
+from envs.kg.data import KINDS, Kind, TaskData, of
 from envs.kg.endpoint import Endpoint
 from envs.kg.graph import QUERY_SECONDS, Graph, Triples, Vocabulary
 from envs.kg.oxigraph import VERSION as OXIGRAPH
@@ -47,6 +47,8 @@ class Settings(Strict, frozen=True, kw_only=True):
 
     difficulty: float | None = None
     """Between 0 and 1, for bundled tasks; None mixes them."""
+    kinds: Annotated[tuple[Kind, ...], msgspec.Meta(min_length=1, max_length=10)] = KINDS
+    """Kinds of bundled tasks, which come by turns; one that is named twice comes twice as often."""
     gold: Literal["shortest", "searching"] = "shortest"
     """What gold play of bundled tasks is like: it knows the vocabulary, or tries what is listed until it fits."""
     breadth: Annotated[int, msgspec.Meta(ge=0, le=36)] = 0
@@ -100,7 +102,7 @@ class KgEnv:
         if split in BUNDLED:
             from envs.kg import tasks  # the generator takes a moment to load
 
-            found = tasks.tasks(split, self.settings.difficulty)
+            found = tasks.tasks(split, self.settings.difficulty, self.settings.kinds)
         elif split in official.SPLITS:
             if official.SPLITS[split].graph == "endpoint":
                 self._reached(split)
@@ -178,6 +180,8 @@ class KgEnv:
             from envs.kg import tasks
 
             data: dict[str, Json] = {"difficulty": self.settings.difficulty, "generator": tasks.VERSION}
+            if self.settings.kinds != KINDS:
+                data["kinds"] = list(self.settings.kinds)
             if self.settings.breadth:
                 data["breadth"] = [0, self.settings.breadth]
         else:

@@ -7,23 +7,23 @@ of language can be asked after training.
 Decided here: the mix, that no question is told twice of one graph, and that no answer is right more than `MOST_ALIKE`
 times of one graph.
 
-The mix is fixed: the five kinds by turns; each kind goes through difficulties from 0 to 1 in `LEVELS` steps, again and
-again; and starts from each type of entity by turns. `questions.shape` draws the rest from the difficulty d: 1 + 3d
-relations from the first entity, four at most; for every intersection, and with probability 0.6d - 0.1 for a count or a
-superlative, a second entity, one relation away or, with 0.6d, two; with 0.6d the last relation comes after the
-intersection or superlative; sets have 12 + 48d members at most, and a set that is counted or ranked 2 + 3d at least
-where nothing is intersected. A shape that yields no fair question in `PATIENCE` drafts is drawn again, which favours
-the plainer ones: at d = 1 a third of all tasks names two entities.
+The mix is fixed: the five kinds by turns, or those that are asked for; each kind goes through difficulties from 0 to 1
+in `LEVELS` steps, again and again; and starts from each type of entity by turns. `questions.shape` draws the rest from
+the difficulty d: 1 + 3d relations from the first entity, four at most; for every intersection, and with probability
+0.6d - 0.1 for a count or a superlative, a second entity, one relation away or, with 0.6d, two; with 0.6d the last
+relation comes after the intersection or superlative; sets have 12 + 48d members at most, and a set that is counted or
+ranked 2 + 3d at least where nothing is intersected. A shape that yields no fair question in `PATIENCE` drafts is drawn
+again, which favours the plainer ones: at d = 1 a third of all tasks names two entities.
 """
 
 from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-from envs.kg.data import TaskData, to_task
-from envs.kg.generate.questions import KINDS, make, shape
+from envs.kg.data import KINDS, Kind, TaskData, to_task
+from envs.kg.generate.questions import make, shape
 from envs.kg.generate.schema import SPLITS
 from envs.kg.generate.worlds import world
 from harness.core import Task
@@ -37,6 +37,8 @@ LEVELS = 24
 """Steps of difficulty that each kind goes through, one after the other, from 0 to 1."""
 MOST_ALIKE = 3
 """How many tasks of one graph may have the same answer."""
+ONE_COUNT_IN = 5
+"""Kinds, at least: there are few small numbers, and each is the answer `MOST_ALIKE` times at most."""
 PATIENCE = 30
 """Drafts of one shape, the first of them from the type whose turn it is; then another is drawn, to start from any."""
 SEED_WORLDS = 1_000_000
@@ -49,23 +51,29 @@ VERSION = 2
 """Part of every seed: raise it when the generator is to make other tasks."""
 
 
-def tasks(split: str, difficulty: float | None = None, *, seed: int = 0) -> Iterator[Task]:
+def tasks(
+    split: str, difficulty: float | None = None, kinds: Sequence[Kind] = KINDS, *, seed: int = 0
+) -> Iterator[Task]:
     """Yield the tasks of a split; `train` never ends, and `seed` begins another such stream.
 
-    Without `difficulty` a split covers all of [0, 1]; with it, every task has that difficulty.
+    Without `difficulty` a split covers all of [0, 1]; with it, every task has that difficulty. The kinds come by turns.
 
     Raises:
-        SetupError: there is no such split, or the difficulty is not in [0, 1].
+        SetupError: there is no such split, the difficulty is not in [0, 1], or too many tasks would be counts.
     """
     if split not in SPLITS and split not in SEEN:
         raise SetupError(f"the bundled KG tasks have no split '{split}'{nearest(split, [*SPLITS, *SEEN])}")
     if difficulty is not None and not 0 <= difficulty <= 1:
         raise SetupError(f"difficulty must be from 0 to 1, not {difficulty}")
-    return _stream(split, difficulty, seed)
+    if ONE_COUNT_IN * kinds.count("count") > len(kinds):
+        raise SetupError(f"kinds may have 'count' once in {ONE_COUNT_IN} at most: small numbers are few")
+    return _stream(split, difficulty, tuple(kinds), seed)
 
 
-def _stream(split: str, difficulty: float | None, seed: int) -> Iterator[Task]:
-    mark = split + ("" if difficulty is None else f"-d{difficulty:g}") + (f"-s{seed}" if seed else "")
+def _stream(split: str, difficulty: float | None, kinds: tuple[Kind, ...], seed: int) -> Iterator[Task]:
+    mark = split + ("" if difficulty is None else f"-d{difficulty:g}")
+    mark += "" if kinds == KINDS else "-k" + "".join(str(KINDS.index(kind)) for kind in kinds)
+    mark += f"-s{seed}" if seed else ""
     told: set[str] = set()
     answers: Counter[tuple[str, ...]] = Counter()
     for index in itertools.count() if split == "train" else range(SIZES.get(split, FIXED_TASKS)):
@@ -74,8 +82,8 @@ def _stream(split: str, difficulty: float | None, seed: int) -> Iterator[Task]:
             answers.clear()
         number = index // WORLD_TASKS
         where = ("train", SEEN[split] + number) if split in SEEN else (split, seed * SEED_WORLDS + number)
-        level = (index // len(KINDS)) % LEVELS / (LEVELS - 1) if difficulty is None else difficulty
-        for made in _drafts(where, mark, index, level):
+        level = (index // len(kinds)) % LEVELS / (LEVELS - 1) if difficulty is None else difficulty
+        for made in _drafts(where, mark, index, kinds[index % len(kinds)], level):
             if made.question not in told and answers[made.answer] < MOST_ALIKE:
                 break
         told.add(made.question)
@@ -83,15 +91,15 @@ def _stream(split: str, difficulty: float | None, seed: int) -> Iterator[Task]:
         yield to_task(f"{mark}-{index:04d}", split, made)
 
 
-def _drafts(where: tuple[str, int], mark: str, index: int, level: float) -> Iterator[TaskData]:
+def _drafts(where: tuple[str, int], mark: str, index: int, kind: Kind, level: float) -> Iterator[TaskData]:
     """Yield fair drafts of one task without end."""
     found = world(*where)
-    kinds = found.schema.types
+    types = found.schema.types
     dice = Dice("kg", VERSION, mark, index)
     for attempt in itertools.count():
         if attempt % PATIENCE == 0:
-            plan = shape(KINDS[index % len(KINDS)], level, dice)
-        start = kinds[index % len(kinds)] if attempt < PATIENCE else dice.pick(kinds)
+            plan = shape(kind, level, dice)
+        start = types[index % len(types)] if attempt < PATIENCE else dice.pick(types)
         made = make(found, where, plan, start.name, dice)
         if made is not None:
             yield made

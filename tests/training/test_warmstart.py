@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from pathlib import Path
 
 import msgspec
+import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 pytest.importorskip("torch", reason="needs torch: pip install -e '.[local]'")
 pytest.importorskip("transformers", reason="needs transformers: pip install -e '.[local]'")
@@ -83,3 +87,27 @@ def test_the_rate_rises_and_falls() -> None:
     rates = [warmstart.rate(options, step, step / 100) for step in range(1, 101)]
     assert rates[0] == pytest.approx(0.1, abs=0.01) and max(rates) > 0.95
     assert rates[-1] == pytest.approx(0.1) and rates[20:] == sorted(rates[20:], reverse=True)
+
+
+@given(st.lists(st.integers(2, 900), min_size=1, max_size=400), st.integers(1, 9), st.integers(0, 9))
+def test_an_epoch_has_each_segment_once_among_others_of_like_length(
+    lengths: list[int], together: int, seed: int
+) -> None:
+    segments = [
+        warmstart.segment(np.full(length, number), np.arange(length) > 0) for number, length in enumerate(lengths)
+    ]
+    options = WarmStartOptions(sequences=together, epochs=1, seed=seed)
+    steps = list(warmstart.batches(segments, options))
+    assert sorted(segment.ids[0] for step in steps for segment in step) == list(range(len(segments)))
+    assert len(steps) == math.ceil(len(segments) / together)
+    assert all(len(step) <= together for step in steps)
+
+
+def test_steps_of_like_lengths_hardly_pad_and_do_not_go_by_length() -> None:
+    lengths = np.random.default_rng(0).integers(100, 900, 4096)
+    segments = [warmstart.segment(np.zeros(length, int), np.arange(length) > 0) for length in lengths]
+    steps = list(warmstart.batches(segments, WarmStartOptions(sequences=4, epochs=2)))
+    padded = sum(len(step) * max(len(each.ids) for each in step) for step in steps)
+    assert padded < 1.03 * 2 * lengths.sum()
+    means = np.array([np.mean([len(each.ids) for each in step]) for step in steps])
+    assert abs(np.corrcoef(means[1:], means[:-1])[0, 1]) < 0.1

@@ -10,13 +10,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from envs.kg.data import TaskData
+from envs.kg.data import Kind, TaskData
 from envs.kg.generate.schema import Attribute, Relation
 from envs.kg.generate.talk import Phrase, Talk
 from envs.kg.generate.worlds import World
 from harness.dice import Dice, Item
 
-KINDS = ("hop", "intersection", "count", "argmax", "argmin")
 MOST_HOPS = 4
 RANKED = ("argmax", "argmin")
 
@@ -29,7 +28,7 @@ class UnfairError(Exception):
 class Shape:
     """What a question is made of."""
 
-    kind: str
+    kind: Kind
     hops: int
     """Relations followed from the first entity, one to four."""
     branch: int
@@ -54,7 +53,7 @@ class Group:
     arrived: Relation | None = None
 
 
-def shape(kind: str, level: float, dice: Dice) -> Shape:
+def shape(kind: Kind, level: float, dice: Dice) -> Shape:
     """Draw a shape. From level 0 to 1: one hop to four, oftener a second entity and a last hop, larger sets."""
     hops = min(MOST_HOPS, 1 + int(3 * level + dice.unit()))
     crossed = kind == "intersection" or (kind != "hop" and dice.unit() < 0.6 * level - 0.1)

@@ -12,11 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from envs.kg import tasks as bundled
-from envs.kg.data import TaskData, of
-from envs.kg.generate.questions import KINDS, shape
+from envs.kg.data import KINDS, Kind, TaskData, of
+from envs.kg.env import make
+from envs.kg.generate.questions import shape
 from envs.kg.generate.schema import SCHEMAS
 from envs.kg.generate.worlds import World, world
-from harness.core import Task
+from harness.core import EnvOptions, Task
 from harness.dice import Dice
 from harness.errors import SetupError
 
@@ -135,6 +136,34 @@ def test_fixed_splits_are_large_enough_and_no_task_is_repeated() -> None:
     assert len({task.instruction for task in everything}) == len(everything)
 
 
+def test_kinds_come_as_they_are_asked_for_and_are_other_tasks() -> None:
+    asked = ("argmin", "hop", "argmin", "intersection", "argmax")
+    found = list(islice(bundled.tasks("train", 0.3, asked), 200))
+    assert [task.group for task in found] == list(asked) * 40
+    usual = [*some("train", 0.3), *some("train")]
+    assert {task.id for task in found}.isdisjoint(task.id for task in usual)
+    assert {task.digest for task in found}.isdisjoint(task.digest for task in usual)
+
+
+@pytest.mark.parametrize("split", ["test", "train"])
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "count"])
+@pytest.mark.parametrize("difficulty", [0.0, 1.0])
+def test_a_split_may_be_of_one_kind(split: str, kind: Kind, difficulty: float) -> None:
+    assert {task.group for task in islice(bundled.tasks(split, difficulty, [kind]), 120)} == {kind}
+
+
+def test_counts_alone_are_refused_as_numbers_are_few() -> None:
+    assert len(list(islice(bundled.tasks("train", 0.0, ["count", *["hop"] * 4]), 240))) == 240
+    with pytest.raises(SetupError, match="once in 5 at most"):
+        bundled.tasks("train", 0.0, ["count", "hop"])
+
+
+def test_kinds_are_told_by_the_protocol() -> None:
+    usual, other = (make(EnvOptions(settings=each)).protocol("test")["data"] for each in ({}, {"kinds": ["argmin"]}))
+    assert isinstance(usual, dict) and other == {**usual, "kinds": ["argmin"]}
+    assert make(EnvOptions(settings={"kinds": list(KINDS)})).protocol("test")["data"] == usual
+
+
 @pytest.mark.parametrize("split", ALL)
 def test_kinds_come_alike_and_gold_play_takes_four_turns_on_average(split: str) -> None:
     found = some(split)
@@ -192,7 +221,7 @@ def test_difficulty_changes_hops_operators_and_the_size_of_sets() -> None:
 
 
 @given(st.sampled_from(KINDS), st.floats(0, 1), st.integers())
-def test_every_shape_fits_into_the_turns(kind: str, level: float, seed: int) -> None:
+def test_every_shape_fits_into_the_turns(kind: Kind, level: float, seed: int) -> None:
     plan = shape(kind, level, Dice("test", seed))
     assert 1 <= plan.hops <= 4
     assert plan.tail < plan.hops
