@@ -210,9 +210,13 @@ EXPERIMENTS: tuple[Experiment, ...] = (
     ),
     Experiment(
         name="cross_policy",
-        asks="Is it better to draw a quarter of the turns from an older policy?",
-        arms=(PLAIN, Arm(name="one policy", above=ONE_POLICY)),
-        against=((PLAIN.name, "one policy"),),
+        asks="Is it better to draw a quarter of the attempts from an older policy, or of the turns, as AgentRL does?",
+        arms=(
+            PLAIN,
+            Arm(name="one policy", above=ONE_POLICY),
+            Arm(name="by turns", above={"pools": {"scope": "turn"}}),
+        ),
+        against=((PLAIN.name, "one policy"), ("by turns", "one policy")),
     ),
     Experiment(
         name="normalisation",
