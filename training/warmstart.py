@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 OBSERVED_UNTIL = 0.7
 ALIKE = 32
-"""Steps whose segments are put in order of length, by lot otherwise: neighbours waste little padding."""
+"""Steps whose segments, drawn by lot together, are dealt out by length: those of one step waste little padding."""
 
 
 class WarmStartOptions(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -24,7 +24,7 @@ class TaskData(Value, frozen=True, kw_only=True):
 
     question: str
     kind: str
-    """hop, intersection, count, argmax or argmin. It is the task's group."""
+    """One of `KINDS`. It is the task's group."""
     world: tuple[str, int] | None = None
     """Split and number of the generated graph, for a bundled task."""
     graph: Literal["world", "witness", "endpoint"] = "world"
