@@ -35,6 +35,8 @@ def main() -> None:
     folder = Path(out)
     folder.mkdir(exist_ok=True)
     one.save(folder)
+    if distributed.is_initialized():
+        distributed.barrier()  # rank 0 may still be writing
     again = learner.make(backend, Path(model), wanted)
     again.load(folder)
     metrics += [one.update(samples, 2), again.update(samples, 2)]
@@ -43,8 +45,12 @@ def main() -> None:
         torch.save(weights, folder / "weights.pt")
         (folder / "metrics.json").write_text(json.dumps(metrics))
     if distributed.is_initialized():
+        distributed.barrier()
         distributed.destroy_process_group()
 
 
 if __name__ == "__main__":
     main()
+    sys.stdout.flush()
+    # A thread of gloo may let go of a tensor while the interpreter ends, and that aborts (pytorch/pytorch#179291).
+    os._exit(0)
