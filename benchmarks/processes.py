@@ -24,6 +24,7 @@ from harness.core import Json
 from training import run, sft
 from training.process.options import TOGETHER, ProcessOptions
 from training.recipe import Recipe
+from training.values import Gold
 from training.warmstart import WarmStartOptions
 
 LAYOUTS = {
@@ -83,7 +84,7 @@ def recipe(layout: str) -> Recipe:
 def made(folder: Path) -> Path:
     """Return the model that all runs begin with."""
     if not folder.is_dir():
-        plays = sft.plays(dict.fromkeys(ENVS, TASKS), 0, ENVS)
+        plays = sft.plays([Gold(env, TASKS, settings) for env, settings in ENVS.items()], 0)
         source = folder.with_name("made")
         shutil.rmtree(source, ignore_errors=True)
         newmodel.make(source, newmodel.SHAPES["tiny"], plays, seed=0)

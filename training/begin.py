@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import functools
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import msgspec
@@ -25,6 +25,7 @@ from harness.core import EnvOptions, Trajectory, digest
 from harness.errors import SetupError
 from training import copying, disk, partway, renaming, sft
 from training.recipe import Recipe
+from training.values import Gold
 
 Say = Callable[[str], None]
 
@@ -54,7 +55,7 @@ def _begin(recipe: Recipe, base: Path, work: Path, say: Say) -> None:
 
     @functools.cache
     def plays() -> Sequence[Trajectory]:
-        found = gold_play(recipe, recipe.demonstrated, work)
+        found = gold_play(recipe, recipe.gold, work)
         say(f"gold play of {len(found):,} train tasks")
         return renaming.renamed(found, given.renamed, recipe.seed)
 
@@ -70,13 +71,13 @@ def _begin(recipe: Recipe, base: Path, work: Path, say: Say) -> None:
     say(f"warm start: {done.tokens:,} tokens in {done.seconds:.0f} s, last loss {done.loss:.3f}")
 
 
-def gold_play(recipe: Recipe, tasks: Mapping[str, int], work: Path | None = None) -> list[Trajectory]:
-    """Return gold play of a recipe's environments, of so many tasks of each, and of none that a held-out split has.
+def gold_play(recipe: Recipe, wanted: Sequence[Gold], work: Path | None = None) -> list[Trajectory]:
+    """Return gold play of a recipe's environments, and of no task that a held-out split has.
 
     Held out is what is so under the settings of gold play, and under those that are trained with.
     """
-    found = sft.plays(tasks, recipe.seed, recipe.gold, work)
-    others = recipe.envs.keys() & recipe.begin.envs.keys()
+    found = sft.plays(wanted, recipe.seed, work)
+    others = {gold.env for gold in wanted if gold.settings != recipe.envs[gold.env]}
     held_out = {name: heldout.digests(name, EnvOptions(settings=recipe.envs[name])) for name in others}
     return [play for play in found if play.digest not in held_out.get(play.env, ())]
 

@@ -47,7 +47,7 @@ def sft(
     from harness.models.local import model_folder
     from training import machine, partway
     from training import sft as room
-    from training.values import Segment
+    from training.values import Gold, Segment
     from training.warmstart import WarmStartOptions
 
     machine.spin()
@@ -57,7 +57,7 @@ def sft(
     settings, work = parse_overrides(overrides), partway.beside(out)
 
     def sequences() -> list[Segment]:
-        played = room.plays(dict.fromkeys(envs, tasks), seed, settings, work)
+        played = room.plays([Gold(env, tasks, settings.get(env, {})) for env in envs], seed, work)
         click.echo(f"{len(played):,} tasks of gold play", err=True)
         return room.segments(source, played)
 

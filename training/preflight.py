@@ -39,7 +39,8 @@ def require_envs(recipe: Recipe) -> None:
         env = registry.make_env(name, EnvOptions(settings=settings))
         if recipe.collect.split not in env.splits():
             raise SetupError(f"{name} has no split '{recipe.collect.split}' to train on: leave {name} out")
-        registry.make_env(name, EnvOptions(settings=recipe.gold[name]))
+    for gold in recipe.gold:
+        registry.make_env(gold.env, EnvOptions(settings=gold.settings))
 
 
 def require_room(recipe: Recipe, size: Size, folder: Path, *, resume: bool) -> None:

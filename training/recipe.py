@@ -27,10 +27,21 @@ from training.learner.options import LearnerOptions
 from training.policies import PoolOptions
 from training.process.options import TOGETHER, ProcessOptions
 from training.record import LogOptions
+from training.values import Gold
 from training.warmstart import WarmStartOptions
 
 FOLDER = Path(__file__).with_name("recipes")
 NONE = "none"
+
+
+class MoreGold(Strict, frozen=True, kw_only=True):
+    """Gold play of an environment besides, under other settings."""
+
+    env: str
+    tasks: Count
+    """Train tasks, the first ones under these settings."""
+    settings: Mapping[str, Json]
+    """Laid over those that the environment's gold play has otherwise."""
 
 
 class BeginOptions(Strict, frozen=True, kw_only=True):
@@ -44,6 +55,8 @@ class BeginOptions(Strict, frozen=True, kw_only=True):
     many of it."""
     envs: Mapping[str, Mapping[str, Json]] = {}
     """Environment -> settings of its gold play, laid over those that it is trained with: easier tasks, say."""
+    more: tuple[MoreGold, ...] = ()
+    """Gold play besides: a little of what is rare or long among `tasks`, so that it was seen at all."""
     longest: Count = 2048
     """Tokens of a demonstration; longer ones are left out."""
     copying: CopyingOptions | None = None
@@ -113,20 +126,21 @@ class Recipe(Strict, frozen=True, kw_only=True):
     """Where these processes are actors of a Ray cluster instead."""
 
     @property
-    def gold(self) -> dict[str, Mapping[str, Json]]:
-        """Environment -> the settings of its gold play."""
-        return {name: {**settings, **self.begin.envs.get(name, {})} for name, settings in self.envs.items()}
-
-    @property
-    def demonstrated(self) -> dict[str, int]:
-        """Environment -> how many of its train tasks, the first ones, have gold play."""
-        given = self.begin.tasks
-        return {name: given if isinstance(given, int) else given[name] for name in self.envs}
+    def gold(self) -> tuple[Gold, ...]:
+        """What there is gold play of."""
+        count = self.begin.tasks
+        settings = {name: {**given, **self.begin.envs.get(name, {})} for name, given in self.envs.items()}
+        return (
+            *(Gold(name, count if isinstance(count, int) else count[name], settings[name]) for name in self.envs),
+            *(Gold(more.env, more.tasks, {**settings[more.env], **more.settings}) for more in self.begin.more),
+        )
 
     @property
     def shown(self) -> Mapping[str, int]:
-        """Environment -> how many of these the warm start learns to play."""
-        return {} if self.begin.warm_start is None else self.demonstrated
+        """Environment -> how many of its train tasks, the first ones, the warm start learns to play."""
+        if self.begin.warm_start is None:
+            return {}
+        return {name: max(gold.tasks for gold in self.gold if gold.env == name) for name in self.envs}
 
     @property
     def learning(self) -> LearnerOptions:
@@ -176,6 +190,8 @@ def made(values: Mapping[str, Any], where: str) -> Recipe:
         raise SetupError(f"{where}: envs names no environment to train on")
     if unknown := [name for name in recipe.begin.envs if name not in recipe.envs]:
         raise SetupError(f"{where}: begin.envs names '{unknown[0]}', which envs does not: add it, or leave it out")
+    if odd := [more.env for more in recipe.begin.more if more.env not in recipe.envs]:
+        raise SetupError(f"{where}: begin.more names '{odd[0]}', which envs does not: add it, or leave it out")
     if not isinstance(recipe.begin.tasks, int) and (odd := sorted(recipe.begin.tasks.keys() ^ recipe.envs.keys())):
         raise SetupError(f"{where}: begin.tasks and envs must name the same environments, and not '{odd[0]}' alone")
     curriculum.require_sense(recipe.curriculum, recipe.envs)

@@ -7,7 +7,7 @@ has is learnt from. The result is a model like any other: `harness eval --model 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,14 +16,14 @@ from numpy.typing import NDArray
 
 from harness import heldout
 from harness.config import LocalOptions
-from harness.core import EnvOptions, Json, Trajectory
+from harness.core import EnvOptions, Trajectory
 from harness.errors import SetupError, StorageError
 from harness.models.local import load_tokenizer, stop_ids
 from harness.models.render import Renderer
 from harness.newmodel import gold_play, require_packages
 from training import disk, learner, partway, warmstart, weights
 from training.learner.options import LearnerOptions
-from training.values import Segment
+from training.values import Gold, Segment
 from training.warmstart import Progress, WarmStartOptions
 
 BETAS = (0.9, 0.95)
@@ -32,26 +32,20 @@ LONGEST = 4096
 """Tokens of a sequence."""
 
 
-def plays(
-    tasks: Mapping[str, int],
-    seed: int,
-    settings: Mapping[str, Mapping[str, Json]],
-    work: Path | None = None,
-) -> list[Trajectory]:
+def plays(wanted: Sequence[Gold], seed: int, work: Path | None = None) -> list[Trajectory]:
     """Return gold play of train tasks that is right and that no held-out split has.
 
     Args:
-        tasks: environment -> how many of it.
+        wanted: what is played.
         seed: of the play.
-        settings: environment -> its settings.
         work: folder where plays are kept as they are made; what is there is not played again.
 
     Raises:
         SetupError: an environment cannot be played here, or its gold play fails.
     """
     found: list[Trajectory] = []
-    for number, (name, count) in enumerate(tasks.items()):
-        options = EnvOptions(settings=settings.get(name, {}))
+    for number, (name, count, settings) in enumerate(wanted):
+        options = EnvOptions(settings=settings)
         if work is None:
             played = asyncio.run(gold_play(name, count, seed, options))
         else:
@@ -152,7 +146,10 @@ def learn(
     """
     require_packages()
     require_free(out)
-    wanted = LearnerOptions(lr=options.lr, betas=BETAS, device=device, seed=options.seed, precision=options.precision)
+    wanted = LearnerOptions(
+        lr=options.lr, betas=BETAS, device=device, seed=options.seed, precision=options.precision,
+        optimizer=options.optimizer,
+    )  # fmt: skip
     made = learner.make("torch", source, wanted)
 
     def told(progress: Progress) -> None:

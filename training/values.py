@@ -7,13 +7,14 @@ value is checked where it is made, so that no later part has to wonder whether i
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.core import Ending
+from harness.core import Ending, Json
 from harness.errors import SetupError
 
 Ints = NDArray[np.int64]
@@ -32,6 +33,15 @@ KINDS: dict[str, Any] = {
     "mixed_kv": np.bool_,
 }
 """The arrays of a segment and what they hold: 20 bytes a token."""
+
+
+class Gold(NamedTuple):
+    """Gold play that is asked for."""
+
+    env: str
+    tasks: int
+    """Of its train split, the first ones."""
+    settings: Mapping[str, Json]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, slots=True)

@@ -36,6 +36,8 @@ class WarmStartOptions(Value, frozen=True, kw_only=True, forbid_unknown_fields=T
     """How a model learns from play."""
 
     lr: Annotated[float, msgspec.Meta(gt=0)] = 1e-3
+    optimizer: Literal["adamw", "muon"] = "adamw"
+    """See `LearnerOptions`."""
     warmup: Natural = 10
     epochs: Count = 3
     sequences: Count = 16

@@ -87,10 +87,10 @@ def continued_sft(recipe: Recipe, base: Path, out: Path, seconds: float, say: Sa
 def further_plays(recipe: Recipe) -> list[Trajectory]:
     """Return gold play of train tasks that come after those of the warm start, and are none of them."""
     found = []
-    for env, most in recipe.demonstrated.items():
-        played = gold_play(recipe, {env: (1 + FURTHER) * most})
-        seen = {play.digest for play in played[:most]}
-        found += [play for play in played[most:] if play.digest not in seen]
+    for gold in recipe.gold:
+        played = gold_play(recipe, [gold._replace(tasks=(1 + FURTHER) * gold.tasks)])
+        seen = {play.digest for play in played[: gold.tasks]}
+        found += [play for play in played[gold.tasks :] if play.digest not in seen]
     return found
 
 

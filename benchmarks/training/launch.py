@@ -114,7 +114,7 @@ def round_off(folder: Path) -> None:
 
 def train(job: Job, recipe: Recipe, folder: Path) -> Outcome:
     """Train by the recipe, from the warm start."""
-    begin = msgspec.structs.replace(recipe.begin, model=job.base, warm_start=None, copying=None, tasks=1)
+    begin = msgspec.structs.replace(recipe.begin, model=job.base, warm_start=None, copying=None, tasks=1, more=())
     first = recipe.curriculum.first
     behind = max(recipe.shown.values(), default=0) if first is None else first
     course = msgspec.structs.replace(recipe.curriculum, first=behind)

@@ -29,6 +29,7 @@ from training import recipe as recipes
 from training.copying import Lesson
 from training.partway import Plays
 from training.recipe import Recipe
+from training.values import Gold
 from training.warmstart import Progress
 
 
@@ -137,21 +138,36 @@ def test_with_other_settings_it_begins_anew(tmp_path: Path, monkeypatch: pytest.
 
 
 def test_gold_play_may_be_of_easier_tasks_than_those_trained_on() -> None:
-    asked = {"envs": {"kg": {"difficulty": 0.4}}, "begin": {"envs": {"kg": {"difficulty": 0.0}}}}
+    asked = {"envs": {"kg": {"difficulty": 0.4}}, "begin": {"tasks": 5, "envs": {"kg": {"difficulty": 0.0}}}}
     recipe = recipes.made({"name": "easier", "steps": 1, **asked}, "easier")
     assert recipe.envs["kg"]["difficulty"] == 0.4
-    played = begin.gold_play(recipe, {"kg": 5})
+    played = begin.gold_play(recipe, recipe.gold)
     assert played and all(play.task_id.startswith("train-d0-") for play in played)
 
 
+def test_gold_play_may_be_of_several_kinds(tmp_path: Path) -> None:
+    more = [{"env": "kg", "tasks": 2, "settings": {"difficulty": 0.8}}]
+    asked = {"envs": {"kg": {"difficulty": 0.4}}, "begin": {"tasks": 3, "more": more}}
+    recipe = recipes.made({"name": "several", "steps": 1, **asked}, "several")
+    played = begin.gold_play(recipe, recipe.gold)
+    assert [play.task_id.split("-")[1] for play in played] == ["d0.4"] * 3 + ["d0.8"] * 2
+    assert recipe.shown == {"kg": 3}
+
+
+def test_more_gold_play_of_what_is_not_trained_on_is_refused() -> None:
+    more = [{"env": "os", "tasks": 2, "settings": {}}]
+    with pytest.raises(SetupError, match="begin.more names 'os', which envs does not: add it, or leave it out"):
+        recipes.made({"name": "odd", "steps": 1, "envs": {"kg": {}}, "begin": {"more": more}}, "odd")
+
+
 def test_a_line_that_is_not_whole_is_played_again(tmp_path: Path) -> None:
-    tasks = {beginner.ENV: 3}
-    plays = sft.plays(tasks, 0, {}, tmp_path)
+    wanted = [Gold(beginner.ENV, 3, {})]
+    plays = sft.plays(wanted, 0, tmp_path)
     path = tmp_path / "plays-0.jsonl"
     path.write_bytes(path.read_bytes()[:-5])
     with Plays(path) as kept:
         assert list(kept.known) == [play.task_id for play in plays[:2]]
-    again = sft.plays(tasks, 0, {}, tmp_path)
+    again = sft.plays(wanted, 0, tmp_path)
     assert [play.history for play in again] == [play.history for play in plays]
     assert path.read_bytes().count(b"\n") == 3
 

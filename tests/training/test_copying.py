@@ -10,6 +10,7 @@ import pytest
 
 from training import copying
 from training.copying import FROM_HEADS, LESSONS, CopyingOptions, Lesson
+from training.values import Gold
 
 pytest.importorskip("torch")
 
@@ -45,7 +46,7 @@ def test_a_model_that_was_taught_copies_tokens_it_was_not_taught_with(
     from training import learner, sft, warmstart
     from training.learner.options import LearnerOptions
 
-    plays = sft.plays({"kg": 30}, 0, {})
+    plays = sft.plays([Gold("kg", 30, {})], 0)
     newmodel.make(tmp_path / "model", newmodel.SHAPES[shape], plays, seed=0)
     options = CopyingOptions(lr=lr, seconds=1000)
     found = copying.run(tmp_path / "model", options, lessons, device="cpu", say=lambda line: None)

@@ -27,6 +27,10 @@ def make(backend: str, folder: Path, options: LearnerOptions) -> Learner:
     if missing := [name for name in NEEDED[backend] if find_spec(name) is None]:
         extra = "deepspeed" if backend == "deepspeed" else "train"
         raise SetupError(f"the {backend} learner needs the package '{missing[0]}': pip install -e '.[{extra}]'")
+    if backend == "deepspeed" and options.optimizer != "adamw":
+        raise SetupError(
+            f"the deepspeed learner has no optimizer '{options.optimizer}': take adamw, or the torch learner"
+        )
     from training.learner.update import Learner
 
     if backend == "torch":

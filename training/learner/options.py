@@ -57,6 +57,9 @@ class LearnerOptions(Value, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """Of the learning rate after that; `cosine` has it fall to a tenth until the last update."""
     updates: Natural = 0
     """That there will be, for a rate that falls; 0 stands for the recipe's `steps`, and its digest has them then."""
+    optimizer: Literal["adamw", "muon"] = "adamw"
+    """Muon: of the matrices between embedding and head, momentum made orthogonal, its steps as large as AdamW's are at
+    the same rate (arXiv 2502.16982); AdamW of all else. Of the torch learner."""
     weight_decay: Share = 0.0
     betas: tuple[float, float] = (0.9, 0.999)
     grad_clip: Positive = 1.0

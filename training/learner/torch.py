@@ -7,6 +7,7 @@ initialised, each rank holds the whole model, and the gradients are summed once,
 from __future__ import annotations
 
 import copy
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from training.learner.options import LearnerOptions
 from training.packing import Rows
 
 FILE = "learner.pt"
+MATRIX = 2
 
 
 class TorchBackend:
@@ -40,13 +42,7 @@ class TorchBackend:
             self._reference = Scorer(copy.deepcopy(self.network).requires_grad_(False), options)
         self._trained = {name: each for name, each in self.network.named_parameters() if each.requires_grad}
         self._grad_clip = options.grad_clip
-        self._optimizer = torch.optim.AdamW(
-            self._trained.values(),
-            lr=options.lr,
-            betas=options.betas,
-            weight_decay=options.weight_decay,
-            fused=self.network.device.type == "cuda",
-        )
+        self._optimizers = _optimizers(self.network, self._trained.values(), options)
 
     def logprobs(self, rows: Rows) -> Tensor:
         """Return the log-probabilities of the tokens trained on: [n]."""
@@ -66,7 +62,8 @@ class TorchBackend:
 
     def forget(self) -> None:
         """Throw the gradient away."""
-        self._optimizer.zero_grad(set_to_none=True)
+        for optimizer in self._optimizers:
+            optimizer.zero_grad(set_to_none=True)
 
     def step(self, lr: float) -> float:
         """Change the weights; return the gradient's norm before it was clipped."""
@@ -76,9 +73,10 @@ class TorchBackend:
                 distributed.all_reduce(each.grad)
         norm = float(torch.nn.utils.clip_grad_norm_(self._trained.values(), self._grad_clip))
         if norm < float("inf"):
-            for group in self._optimizer.param_groups:
-                group["lr"] = lr
-            self._optimizer.step()
+            for optimizer in self._optimizers:
+                for group in optimizer.param_groups:
+                    group["lr"] = lr
+                optimizer.step()
         self.forget()
         return norm
 
@@ -100,7 +98,7 @@ class TorchBackend:
         cuda = self.network.device.type == "cuda"
         state = {
             "weights": {name: each.detach() for name, each in self._trained.items()},
-            "optimizer": self._optimizer.state_dict(),
+            "optimizers": [optimizer.state_dict() for optimizer in self._optimizers],
             "random": torch.get_rng_state(),
             "random_cuda": torch.cuda.get_rng_state(self.network.device) if cuda else None,
         }
@@ -116,10 +114,35 @@ class TorchBackend:
                     raise ValueError("it holds weights of other names")
                 for name, each in self._trained.items():
                     each.copy_(state["weights"][name])
-            self._optimizer.load_state_dict(state["optimizer"])
+            for optimizer, saved in zip(self._optimizers, state["optimizers"], strict=True):
+                optimizer.load_state_dict(saved)
             torch.set_rng_state(state["random"])
             if state["random_cuda"] is not None and self.network.device.type == "cuda":
                 torch.cuda.set_rng_state(state["random_cuda"], self.network.device)
         except Exception as error:  # a cut file, another shape, another version: no common base
             reason = str(error).splitlines()[0][:200] if str(error) else type(error).__name__
             raise SetupError(f"{path} cannot be taken up again: {reason}") from error
+
+
+def _optimizers(model: Any, trained: Iterable[Tensor], options: LearnerOptions) -> list[torch.optim.Optimizer]:
+    """Return what changes the weights: AdamW, and Muon of the matrices that lie between embedding and head."""
+    ends = {id(each.weight) for each in (model.get_input_embeddings(), model.get_output_embeddings()) if each}
+    parameters = list(trained)
+    matrices = [each for each in parameters if each.ndim == MATRIX and id(each) not in ends]
+    if options.optimizer == "adamw":
+        matrices = []
+    known = {id(each) for each in matrices}
+    others = [each for each in parameters if id(each) not in known]
+    made: list[torch.optim.Optimizer] = []
+    if others:
+        fused = model.device.type == "cuda"
+        made.append(
+            torch.optim.AdamW(
+                others, lr=options.lr, betas=options.betas, weight_decay=options.weight_decay, fused=fused
+            )
+        )
+    if matrices:
+        made.append(
+            torch.optim.Muon(matrices, lr=options.lr, weight_decay=options.weight_decay, adjust_lr_fn="match_rms_adamw")
+        )
+    return made

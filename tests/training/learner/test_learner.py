@@ -92,17 +92,39 @@ def test_deterministic_updates_are_equal_bit_for_bit(nano: Path) -> None:
     assert all(torch.equal(one[name], other[name]) for name in one)
 
 
-def test_what_is_saved_goes_on_as_if_never_interrupted(nano: Path, tmp_path: Path) -> None:
-    through = models.make(nano, minibatches=2, warmup=5, **ON)
+@pytest.mark.parametrize("optimizer", ["adamw", "muon"])
+def test_what_is_saved_goes_on_as_if_never_interrupted(nano: Path, tmp_path: Path, optimizer: str) -> None:
+    options = {"minibatches": 2, "warmup": 5, "optimizer": optimizer, **ON}
+    through = models.make(nano, **options)
     through.update(SAMPLES, 0)
     through.save(tmp_path)
     through.update(SAMPLES, 1)
-    resumed = models.make(nano, minibatches=2, warmup=5, **ON)
+    resumed = models.make(nano, **options)
     resumed.load(tmp_path)
     assert resumed.steps == 2
     resumed.update(SAMPLES, 1)
     expected, found = through.weights(), resumed.weights()
     assert all(torch.equal(expected[name], found[name]) for name in expected)
+
+
+def test_muon_turns_what_lies_between_embedding_and_head(nano: Path) -> None:
+    before = models.weights(models.make(nano))
+    _, adamw = updated(nano, lr=1e-3, warmup=0, minibatches=1)
+    _, muon = updated(nano, lr=1e-3, warmup=0, minibatches=1, optimizer="muon")
+    for name, each in before.items():
+        if each.ndim == 2 and "embed" not in name and "lm_head" not in name:
+            turned = torch.linalg.svdvals((muon[name] - each).double())
+            most = 1e-3 * 0.2 * max(each.shape) ** 0.5  # Liu et al. 2025, equation 4: as large as a step of AdamW
+            assert turned.max() < 1.3 * most and turned.median() > 0.5 * most, name
+            assert not torch.allclose(muon[name], adamw[name], rtol=0, atol=1e-5), name
+        else:
+            assert torch.equal(muon[name], adamw[name]), name
+
+
+def test_deepspeed_has_adamw_alone(nano: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(learner, "NEEDED", {"deepspeed": ()})
+    with pytest.raises(SetupError, match="no optimizer 'muon': take adamw, or the torch learner"):
+        learner.make("deepspeed", nano, LearnerOptions(optimizer="muon"))
 
 
 def test_a_cut_file_is_refused_and_the_learner_is_as_it_was(nano: Path, tmp_path: Path) -> None:
