@@ -156,7 +156,7 @@ def test_gold_play_may_be_of_several_kinds(tmp_path: Path) -> None:
 
 def test_more_gold_play_of_what_is_not_trained_on_is_refused() -> None:
     more = [{"env": "os", "tasks": 2, "settings": {}}]
-    with pytest.raises(SetupError, match="begin.more names 'os', which envs does not: add it, or leave it out"):
+    with pytest.raises(SetupError, match=r"begin\.more names 'os', which envs does not: add it, or leave it out"):
         recipes.made({"name": "odd", "steps": 1, "envs": {"kg": {}}, "begin": {"more": more}}, "odd")
 
 

@@ -127,22 +127,14 @@ class TorchBackend:
 def _optimizers(model: Any, trained: Iterable[Tensor], options: LearnerOptions) -> list[torch.optim.Optimizer]:
     """Return what changes the weights: AdamW, and Muon of the matrices that lie between embedding and head."""
     ends = {id(each.weight) for each in (model.get_input_embeddings(), model.get_output_embeddings()) if each}
-    parameters = list(trained)
-    matrices = [each for each in parameters if each.ndim == MATRIX and id(each) not in ends]
-    if options.optimizer == "adamw":
-        matrices = []
-    known = {id(each) for each in matrices}
-    others = [each for each in parameters if id(each) not in known]
+    of: dict[bool, list[Tensor]] = {True: [], False: []}
+    for each in trained:
+        of[options.optimizer == "muon" and each.ndim == MATRIX and id(each) not in ends].append(each)
+    given: dict[str, Any] = {"lr": options.lr, "weight_decay": options.weight_decay}
     made: list[torch.optim.Optimizer] = []
-    if others:
+    if of[False]:  # with adapters there may be nothing but matrices
         fused = model.device.type == "cuda"
-        made.append(
-            torch.optim.AdamW(
-                others, lr=options.lr, betas=options.betas, weight_decay=options.weight_decay, fused=fused
-            )
-        )
-    if matrices:
-        made.append(
-            torch.optim.Muon(matrices, lr=options.lr, weight_decay=options.weight_decay, adjust_lr_fn="match_rms_adamw")
-        )
+        made.append(torch.optim.AdamW(of[False], betas=options.betas, fused=fused, **given))
+    if of[True]:
+        made.append(torch.optim.Muon(of[True], adjust_lr_fn="match_rms_adamw", **given))
     return made
