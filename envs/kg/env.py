@@ -49,8 +49,9 @@ class Settings(Strict, frozen=True, kw_only=True):
     """Between 0 and 1, for bundled tasks; None mixes them."""
     kinds: Annotated[tuple[Kind, ...], msgspec.Meta(min_length=1, max_length=10)] = KINDS
     """Kinds of bundled tasks, which come by turns; one that is named twice comes twice as often."""
-    gold: Literal["shortest", "searching"] = "shortest"
-    """What gold play of bundled tasks is like: it knows the vocabulary, or tries what is listed until it fits."""
+    gold: Literal["shortest", "searching", "quoting"] = "shortest"
+    """What gold play of bundled tasks is like: it knows the vocabulary, or tries what is listed until it fits, or does
+    that and says beside a superlative's call which words of the question it goes by."""
     breadth: Annotated[int, msgspec.Meta(ge=0, le=36)] = 0
     """How many relations an entity of bundled tasks has at most besides its schema's own; no question asks for them."""
     sparql_url: str | None = None
@@ -166,12 +167,15 @@ class KgEnv:
     def demonstrate(self, task: Task) -> Policy:
         """Return gold play: the gold calls, one a message, then the answer."""
         data = of(task)
-        if self.settings.gold == "searching":
-            from envs.kg.searching import searching  # as the generator
+        shown = sum(message.role == "assistant" for message in self._opening(data))
+        if self.settings.gold == "shortest":
+            return demonstration(data, shown)
+        from envs.kg.searching import quoted, searching  # as the generator
 
-            random = Random(seed_of("kg searching", task.id))
-            data = msgspec.structs.replace(data, actions=searching(data, random, TURNS - 1, self.settings.breadth))
-        return demonstration(data, sum(message.role == "assistant" for message in self._opening(data)))
+        random = Random(seed_of("kg searching", task.id))
+        said = quoted(data) if self.settings.gold == "quoting" else {}
+        data = msgspec.structs.replace(data, actions=searching(data, random, TURNS - 1, self.settings.breadth))
+        return demonstration(data, shown, said)
 
     def protocol(self, split: str) -> Mapping[str, Json]:
         """Return everything that a score on this split depends on."""

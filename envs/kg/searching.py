@@ -13,6 +13,7 @@ from random import Random
 
 from envs.kg.data import LISTING, Action, TaskData
 from envs.kg.generate.besides import besides
+from envs.kg.generate.questions import RANKED
 from envs.kg.generate.worlds import World, world
 
 
@@ -25,6 +26,15 @@ def searching(data: TaskData, random: Random, most: int, breadth: int = 0) -> tu
         return data.actions
     more = besides(*data.world, breadth)
     return tuple(_Search(data, world(*data.world), more, random, most - len(data.actions)).calls())
+
+
+def quoted(data: TaskData) -> dict[str, str]:
+    """Return for the tool that takes a superlative the words of the question that say which; {} where none is asked."""
+    if data.world is None:
+        return {}
+    attributes = {each.name: each for each in world(*data.world).schema.attributes}
+    ranked = [(name, attributes[arguments[1]]) for name, arguments in data.actions if name in RANKED]
+    return {name: attribute.most if name == "argmax" else attribute.least for name, attribute in ranked}
 
 
 class _Search:

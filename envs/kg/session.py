@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 from typing import Literal, Self
 
 import msgspec
@@ -260,10 +260,13 @@ class Session:
         return Score(value=float(right), parts={"answered": True, "f1": grade.f1(found, self._data.answer)})
 
 
-def demonstration(data: TaskData, shown: int = 0) -> Policy:
+def demonstration(data: TaskData, shown: int = 0, said: Mapping[str, str] = MappingProxyType({})) -> Policy:
     """Return a policy that knows the answer: one gold call a message, then the last variable.
 
-    `shown` is how many messages of the opening have an assistant's role.
+    Args:
+        data: of the task.
+        shown: how many messages of the opening have an assistant's role.
+        said: tool -> what is said beside its calls.
     """
 
     def play(history: Sequence[Message]) -> Message:
@@ -275,6 +278,6 @@ def demonstration(data: TaskData, shown: int = 0) -> Policy:
         names = {entity: text for text, entity in data.entities.items()}
         arguments = {key: names.get(value, value) for key, value in zip(TOOLS[name], values, strict=True)}
         call = ToolCall(id=f"call-{turn}", name=name, arguments=msgspec.json.encode(arguments).decode())
-        return Message(role="assistant", tool_calls=(call,))
+        return Message(role="assistant", content=said.get(name, ""), tool_calls=(call,))
 
     return play

@@ -12,7 +12,7 @@ import pytest
 from envs.kg.data import LISTING, Action, of
 from envs.kg.env import TURNS, make
 from envs.kg.generate.schema import SCHEMAS
-from envs.kg.searching import searching
+from envs.kg.searching import quoted, searching
 from envs.kg.session import Session
 from envs.kg.tasks import tasks
 from harness.core import EnvOptions, Message, ToolCall
@@ -95,3 +95,34 @@ async def test_the_environment_demonstrates_so_where_it_is_asked_to() -> None:
 
     assert calls("searching") == calls("searching")
     assert calls("searching") != calls("shortest")
+
+
+@pytest.mark.parametrize("difficulty", [0.0, 0.6])
+@pytest.mark.parametrize("split", ["train", "validation", "test"])
+def test_what_is_quoted_stands_in_the_question_and_tells_largest_from_smallest(split: str, difficulty: float) -> None:
+    said: dict[str, set[str]] = {"argmax": set(), "argmin": set()}
+    for task in islice(tasks(split, difficulty), 100):
+        data = of(task)
+        words = quoted(data)
+        assert set(words) == ({data.kind} if data.kind in said else set())
+        for tool, phrase in words.items():
+            assert phrase in data.question
+            said[tool].add(phrase)
+    assert len(said["argmax"]) > 4 and len(said["argmin"]) > 4
+    assert not said["argmax"] & said["argmin"]
+
+
+async def test_it_is_quoted_beside_the_call_and_nothing_else_is_said() -> None:
+    env = make(EnvOptions(settings={"gold": "quoting", "difficulty": 0.3, "kinds": ["argmax", "argmin", "hop"]}))
+    silent = make(EnvOptions(settings={"gold": "searching", "difficulty": 0.3, "kinds": ["argmax", "argmin", "hop"]}))
+    quotes = 0
+    for task in islice(env.tasks("train"), 15):
+        assert (await played(env, task)).value == 1, task.id
+        policy, other, history = env.demonstrate(task), silent.demonstrate(task), list[Message]()
+        while (said := policy(history)).tool_calls:
+            assert said.tool_calls == other(history).tool_calls
+            assert said.content == quoted(of(task)).get(said.tool_calls[0].name, "")
+            quotes += bool(said.content)
+            history.append(said)
+        assert said == other(history)
+    assert quotes == 10
