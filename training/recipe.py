@@ -17,7 +17,7 @@ from harness.core import Count, Json, Natural, canonical_json
 from harness.core import digest as digest_of
 from harness.errors import SetupError, nearest
 from harness.models.sampler import Kind
-from training import curriculum
+from training import curriculum, learner
 from training.cluster import ClusterOptions
 from training.collect import CollectOptions
 from training.copying import CopyingOptions
@@ -195,6 +195,7 @@ def made(values: Mapping[str, Any], where: str) -> Recipe:
     if not isinstance(recipe.begin.tasks, int) and (odd := sorted(recipe.begin.tasks.keys() ^ recipe.envs.keys())):
         raise SetupError(f"{where}: begin.tasks and envs must name the same environments, and not '{odd[0]}' alone")
     curriculum.require_sense(recipe.curriculum, recipe.envs)
+    learner.require_sense(recipe.backend, recipe.learner)
     if recipe.eta < 0:
         raise SetupError(f"{where}: eta must be 0 or more, not {recipe.eta}")
     return recipe

@@ -88,9 +88,10 @@ def further_plays(recipe: Recipe) -> list[Trajectory]:
     """Return gold play of train tasks that come after those of the warm start, and are none of them."""
     found = []
     for gold in recipe.gold:
-        played = gold_play(recipe, [gold._replace(tasks=(1 + FURTHER) * gold.tasks)])
-        seen = {play.digest for play in played[: gold.tasks]}
-        found += [play for play in played[gold.tasks :] if play.digest not in seen]
+        behind = recipe.shown.get(gold.env, 0)
+        played = gold_play(recipe, [gold._replace(tasks=behind + FURTHER * gold.tasks)])
+        seen = {play.digest for play in played[:behind]}
+        found += [play for play in played[behind:] if play.digest not in seen]
     return found
 
 

@@ -26,7 +26,9 @@ from benchmarks.training.table import EXPERIMENTS, FIVE, SMOKE, THREE, TUNING, A
 from harness.cli import main
 from harness.errors import SetupError
 from tests.training.making import attempt, group
+from training import begin
 from training import curriculum as choosing
+from training import recipe as recipes
 from training.policies import PoolOptions
 
 WARM = Arm(name="warm start", kind="warm")
@@ -479,3 +481,13 @@ def test_a_seed_that_was_not_declared_is_refused(tmp_path: Path) -> None:
     shared = msgspec.structs.replace(SMALL, warmed=9)
     found = wanted(shared, [2], fake(tmp_path), [shared])
     assert {(order.kind == "warm", order.seed) for order in found} == {(True, 9), (False, 2)}
+
+
+def test_continued_sft_has_gold_play_of_each_kind_and_none_that_the_warm_start_had() -> None:
+    more = [{"env": "kg", "tasks": 3, "settings": {"breadth": 36}}]
+    asked = {"envs": {"kg": {"difficulty": 0.2}}, "begin": {"tasks": 8, "more": more}}
+    recipe = recipes.made({"name": "several", "steps": 1, **asked}, "several")
+    shown = {play.digest for play in begin.gold_play(recipe, recipe.gold)}
+    further = controls.further_plays(recipe)
+    assert len(further) == 8 + 3
+    assert not shown & {play.digest for play in further}

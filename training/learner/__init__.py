@@ -20,6 +20,14 @@ NEEDED: Mapping[str, tuple[str, ...]] = MappingProxyType(
 """Backend to the packages that it needs."""
 
 
+def require_sense(backend: str, options: LearnerOptions) -> None:
+    """Refuse options that a backend has not. SetupError with the remedy."""
+    if backend == "deepspeed" and options.optimizer != "adamw":
+        raise SetupError(
+            f"the deepspeed learner has no optimizer '{options.optimizer}': take adamw, or the torch learner"
+        )
+
+
 def make(backend: str, folder: Path, options: LearnerOptions) -> Learner:
     """Make the learner of the model in a folder. SetupError: a package is missing, or it cannot be loaded."""
     if backend not in NEEDED:
@@ -27,10 +35,7 @@ def make(backend: str, folder: Path, options: LearnerOptions) -> Learner:
     if missing := [name for name in NEEDED[backend] if find_spec(name) is None]:
         extra = "deepspeed" if backend == "deepspeed" else "train"
         raise SetupError(f"the {backend} learner needs the package '{missing[0]}': pip install -e '.[{extra}]'")
-    if backend == "deepspeed" and options.optimizer != "adamw":
-        raise SetupError(
-            f"the deepspeed learner has no optimizer '{options.optimizer}': take adamw, or the torch learner"
-        )
+    require_sense(backend, options)
     from training.learner.update import Learner
 
     if backend == "torch":

@@ -15,6 +15,7 @@ from harness.errors import SetupError
 from tests.training import making
 from tests.training.learner import models
 from training import learner
+from training import recipe as recipes
 from training.learner.options import LearnerOptions
 from training.learner.update import Learner
 from training.values import Sample
@@ -123,8 +124,12 @@ def test_muon_turns_what_lies_between_embedding_and_head(nano: Path) -> None:
 
 def test_deepspeed_has_adamw_alone(nano: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(learner, "NEEDED", {"deepspeed": ()})
-    with pytest.raises(SetupError, match="no optimizer 'muon': take adamw, or the torch learner"):
+    refusal = "no optimizer 'muon': take adamw, or the torch learner"
+    with pytest.raises(SetupError, match=refusal):
         learner.make("deepspeed", nano, LearnerOptions(optimizer="muon"))
+    asked = {"name": "odd", "steps": 1, "envs": {"kg": {}}, "backend": "deepspeed", "learner": {"optimizer": "muon"}}
+    with pytest.raises(SetupError, match=refusal):
+        recipes.made(asked, "odd")
 
 
 def test_a_cut_file_is_refused_and_the_learner_is_as_it_was(nano: Path, tmp_path: Path) -> None:
