@@ -22,7 +22,7 @@ from harness.errors import SetupError, nearest
 
 Kind = Literal["warm", "train", "sft", "rejection", "iteration", "sample"]
 THREE, FIVE, TUNING, WARMED = (35, 36, 37), (21, 22, 23, 24, 25), (91,), 20
-SWEEP_SECONDS = {"tiny": 450.0, "micro": 130.0}
+SWEEP_SECONDS = {"tiny": 350.0, "micro": 130.0}
 """About what GRPO takes."""
 
 
