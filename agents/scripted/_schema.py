@@ -52,7 +52,7 @@ def sampled(schema: Json, draw: random.Random, words: Sequence[str], depth: int 
         if depth >= MOST_DEPTH or not isinstance(properties, Mapping):
             return {}
         required = schema.get("required")
-        needed = set(required) if isinstance(required, (list, tuple)) else set()
+        needed = required if isinstance(required, (list, tuple)) else ()  # of whatever it holds
         return {
             str(name): sampled(inner, draw, words, depth + 1)
             for name, inner in properties.items()

@@ -5,7 +5,7 @@ import random
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from agents.scripted import answer_everything, malformed, tamper
@@ -169,6 +169,7 @@ ODD_SCHEMAS = st.recursive(
 )
 
 
+@example({"properties": {}, "required": [[]]}, 0)
 @given(ODD_SCHEMAS, st.integers(0, 100))
 def test_any_schema_can_be_sampled_and_filled(schema: Any, seed: int) -> None:
     json.dumps(sampled(schema, random.Random(seed), ["word"]))
