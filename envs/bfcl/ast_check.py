@@ -230,6 +230,7 @@ def _dict_fits(value: Mapping[str, Json], answer: Mapping[str, Json], repaired: 
     """Compare by key: each has a list of right values, in which "" lets the key be left out."""
     # A few answers hold a bare string, not a list; the published scorer then compares with its letters (repair 4).
     right = {key: [each] if repaired and isinstance(each, str) else each for key, each in answer.items()}
+    right = {key: each if isinstance(each, (list, str, dict)) else [] for key, each in right.items()}
     return all(
         key in right and _any_equal(normal(each), [normal(one) for one in right[key]], repaired)
         for key, each in value.items()

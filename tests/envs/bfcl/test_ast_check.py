@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from envs.bfcl.ast_check import Call, Rules, check, check_argument, normal
@@ -203,6 +203,8 @@ SCHEMAS = st.one_of(
 )
 
 
+@example(schema("dict"), {"": None}, [{"": None}], "python", False)
+@example(schema("dict"), {}, [{"": None}], "python", True)
 @settings(deadline=None)
 @given(SCHEMAS, SOURCES, st.lists(JSON, max_size=3), st.sampled_from(["python", "java", "javascript"]), st.booleans())
 def test_whatever_is_written_gets_a_verdict(
