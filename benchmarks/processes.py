@@ -84,7 +84,7 @@ def recipe(layout: str) -> Recipe:
 def made(folder: Path) -> Path:
     """Return the model that all runs begin with."""
     if not folder.is_dir():
-        plays = sft.plays([Gold(env, TASKS, settings) for env, settings in ENVS.items()], 0)
+        plays = sft.plays([Gold(env=env, tasks=TASKS, settings=settings) for env, settings in ENVS.items()], 0)
         source = folder.with_name("made")
         shutil.rmtree(source, ignore_errors=True)
         newmodel.make(source, newmodel.SHAPES["tiny"], plays, seed=0)

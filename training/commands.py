@@ -57,7 +57,7 @@ def sft(
     settings, work = parse_overrides(overrides), partway.beside(out)
 
     def sequences() -> list[Segment]:
-        played = room.plays([Gold(env, tasks, settings.get(env, {})) for env in envs], seed, work)
+        played = room.plays([Gold(env=env, tasks=tasks, settings=settings.get(env, {})) for env in envs], seed, work)
         click.echo(f"{len(played):,} tasks of gold play", err=True)
         return room.segments(source, played)
 

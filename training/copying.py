@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, NamedTuple
 
 import msgspec
 import numpy as np
@@ -22,7 +22,7 @@ from harness.core import Seconds, Value
 from harness.models.local import load_tokenizer
 from training import learner, partway, warmstart, weights
 from training.learner.backend import Backend
-from training.learner.options import LearnerOptions
+from training.learner.options import LearnerOptions, Precision
 from training.values import Segment
 
 SHORTEST = 6
@@ -39,7 +39,7 @@ class CopyingOptions(Value, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     lr: Annotated[float, msgspec.Meta(gt=0)] = 4e-3
     seconds: Seconds = 180.0
     """It stops there, even if it cannot copy yet."""
-    precision: Literal["float32", "bfloat16"] = "float32"
+    precision: Precision = "float32"
     """Of the passes; weights and optimizer are float32."""
     seed: int = 0
 

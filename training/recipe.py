@@ -34,16 +34,6 @@ FOLDER = Path(__file__).with_name("recipes")
 NONE = "none"
 
 
-class MoreGold(Strict, frozen=True, kw_only=True):
-    """Gold play of an environment besides, under other settings."""
-
-    env: str
-    tasks: Count
-    """Train tasks, the first ones under these settings."""
-    settings: Mapping[str, Json]
-    """Laid over those that the environment's gold play has otherwise."""
-
-
 class BeginOptions(Strict, frozen=True, kw_only=True):
     """What the run begins with."""
 
@@ -55,8 +45,9 @@ class BeginOptions(Strict, frozen=True, kw_only=True):
     many of it."""
     envs: Mapping[str, Mapping[str, Json]] = {}
     """Environment -> settings of its gold play, laid over those that it is trained with: easier tasks, say."""
-    more: tuple[MoreGold, ...] = ()
-    """Gold play besides: a little of what is rare or long among `tasks`, so that it was seen at all."""
+    more: tuple[Gold, ...] = ()
+    """Gold play besides, its settings laid over those of its environment's: a little of what is rare or long among
+    `tasks`, so that it was seen at all."""
     longest: Count = 2048
     """Tokens of a demonstration; longer ones are left out."""
     copying: CopyingOptions | None = None
@@ -129,10 +120,14 @@ class Recipe(Strict, frozen=True, kw_only=True):
     def gold(self) -> tuple[Gold, ...]:
         """What there is gold play of."""
         count = self.begin.tasks
+        counts = dict.fromkeys(self.envs, count) if isinstance(count, int) else count
         settings = {name: {**given, **self.begin.envs.get(name, {})} for name, given in self.envs.items()}
         return (
-            *(Gold(name, count if isinstance(count, int) else count[name], settings[name]) for name in self.envs),
-            *(Gold(more.env, more.tasks, {**settings[more.env], **more.settings}) for more in self.begin.more),
+            *(Gold(env=name, tasks=counts[name], settings=settings[name]) for name in self.envs),
+            *(
+                msgspec.structs.replace(more, settings={**settings[more.env], **more.settings})
+                for more in self.begin.more
+            ),
         )
 
     @property

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -44,8 +45,8 @@ def plays(wanted: Sequence[Gold], seed: int, work: Path | None = None) -> list[T
         SetupError: an environment cannot be played here, or its gold play fails.
     """
     found: list[Trajectory] = []
-    for number, (name, count, settings) in enumerate(wanted):
-        options = EnvOptions(settings=settings)
+    for number, gold in enumerate(wanted):
+        name, count, options = gold.env, gold.tasks, EnvOptions(settings=gold.settings)
         if work is None:
             played = asyncio.run(gold_play(name, count, seed, options))
         else:
@@ -123,6 +124,11 @@ def require_free(out: Path) -> None:
         raise SetupError(f"{out} is there already: give --out another folder")
 
 
+def supervised(learning: LearnerOptions, options: WarmStartOptions) -> LearnerOptions:
+    """Return a learner's options with the optimizer and the precision that supervised learning has."""
+    return msgspec.structs.replace(learning, betas=BETAS, optimizer=options.optimizer, precision=options.precision)
+
+
 def learn(
     source: Path,
     out: Path,
@@ -146,11 +152,8 @@ def learn(
     """
     require_packages()
     require_free(out)
-    wanted = LearnerOptions(
-        lr=options.lr, betas=BETAS, device=device, seed=options.seed, precision=options.precision,
-        optimizer=options.optimizer,
-    )  # fmt: skip
-    made = learner.make("torch", source, wanted)
+    wanted = LearnerOptions(lr=options.lr, device=device, seed=options.seed)
+    made = learner.make("torch", source, supervised(wanted, options))
 
     def told(progress: Progress) -> None:
         say(progress)

@@ -9,12 +9,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.core import Ending, Json
+from harness.config import Strict
+from harness.core import Count, Ending, Json
 from harness.errors import SetupError
 
 Ints = NDArray[np.int64]
@@ -35,12 +36,12 @@ KINDS: dict[str, Any] = {
 """The arrays of a segment and what they hold: 20 bytes a token."""
 
 
-class Gold(NamedTuple):
+class Gold(Strict, frozen=True, kw_only=True):
     """Gold play that is asked for."""
 
     env: str
-    tasks: int
-    """Of its train split, the first ones."""
+    tasks: Count
+    """Of its train split, the first ones under these settings."""
     settings: Mapping[str, Json]
 
 

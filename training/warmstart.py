@@ -12,7 +12,7 @@ import random
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 import numpy as np
@@ -21,7 +21,7 @@ from harness.core import Count, Natural, Tokens, Trajectory, Value
 from harness.errors import SetupError
 from harness.models.render import Dialogue, Renderer
 from training import packing, samples
-from training.learner.options import fallen
+from training.learner.options import Optimizer, Precision, fallen
 from training.values import Bools, Ints, Sample, Segment
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ class WarmStartOptions(Value, frozen=True, kw_only=True, forbid_unknown_fields=T
     """How a model learns from play."""
 
     lr: Annotated[float, msgspec.Meta(gt=0)] = 1e-3
-    optimizer: Literal["adamw", "muon"] = "adamw"
+    optimizer: Optimizer = "adamw"
     """See `LearnerOptions`."""
     warmup: Natural = 10
     epochs: Count = 3
@@ -48,7 +48,7 @@ class WarmStartOptions(Value, frozen=True, kw_only=True, forbid_unknown_fields=T
     observed: Annotated[float, msgspec.Meta(ge=0, lt=1)] = 0.0
     """What a token that the model was told weighs beside one that it says. It falls to 0 until `OBSERVED_UNTIL` of the
     way: a model from nothing learns the language faster so, and in the end it learns to play."""
-    precision: Literal["float32", "bfloat16"] = "float32"
+    precision: Precision = "float32"
     seed: int = 0
 
 

@@ -89,7 +89,7 @@ def further_plays(recipe: Recipe) -> list[Trajectory]:
     found = []
     for gold in recipe.gold:
         behind = recipe.shown.get(gold.env, 0)
-        played = gold_play(recipe, [gold._replace(tasks=behind + FURTHER * gold.tasks)])
+        played = gold_play(recipe, [msgspec.structs.replace(gold, tasks=behind + FURTHER * gold.tasks)])
         seen = {play.digest for play in played[:behind]}
         found += [play for play in played[behind:] if play.digest not in seen]
     return found
@@ -100,8 +100,7 @@ async def rejection_sampled(
 ) -> Done:
     """Play, keep what succeeded, learn it, and play on with it unless it is to be once, for so long."""
     (folder / "processes").mkdir(parents=True)
-    before = recipe.begin.warm_start or WarmStartOptions()
-    learning = msgspec.structs.replace(recipe.learner, betas=sft.BETAS, precision=before.precision)
+    learning = sft.supervised(recipe.learner, recipe.begin.warm_start or WarmStartOptions())
     made = await asyncio.to_thread(learner.make, "torch", base, learning)
     pools = PoolOptions(depth=0, stale_ratio=0.0)
     async with playing.table(recipe, folder, base, pools, say) as (table, sampler):

@@ -27,10 +27,11 @@ from tests.training import beginner
 from training import begin, copying, partway, sft, warmstart
 from training import recipe as recipes
 from training.copying import Lesson
+from training.learner.options import LearnerOptions
 from training.partway import Plays
 from training.recipe import Recipe
 from training.values import Gold
-from training.warmstart import Progress
+from training.warmstart import Progress, WarmStartOptions
 
 
 def interrupted(after: int, work: Callable[..., Any], number: signal.Signals = signal.SIGTERM) -> Callable[..., Any]:
@@ -145,7 +146,7 @@ def test_gold_play_may_be_of_easier_tasks_than_those_trained_on() -> None:
     assert played and all(play.task_id.startswith("train-d0-") for play in played)
 
 
-def test_gold_play_may_be_of_several_kinds(tmp_path: Path) -> None:
+def test_gold_play_may_be_of_several_kinds() -> None:
     more = [{"env": "kg", "tasks": 2, "settings": {"difficulty": 0.8}}]
     asked = {"envs": {"kg": {"difficulty": 0.4}}, "begin": {"tasks": 3, "more": more}}
     recipe = recipes.made({"name": "several", "steps": 1, **asked}, "several")
@@ -160,8 +161,15 @@ def test_more_gold_play_of_what_is_not_trained_on_is_refused() -> None:
         recipes.made({"name": "odd", "steps": 1, "envs": {"kg": {}}, "begin": {"more": more}}, "odd")
 
 
+def test_supervised_learning_has_its_own_optimizer_and_the_learners_rate() -> None:
+    given = WarmStartOptions(lr=5.0, optimizer="muon", precision="bfloat16")
+    found = sft.supervised(LearnerOptions(lr=1e-3, micro_tokens=77, betas=(0.9, 0.999)), given)
+    assert (found.lr, found.micro_tokens) == (1e-3, 77)
+    assert (found.optimizer, found.precision, found.betas) == ("muon", "bfloat16", sft.BETAS)
+
+
 def test_a_line_that_is_not_whole_is_played_again(tmp_path: Path) -> None:
-    wanted = [Gold(beginner.ENV, 3, {})]
+    wanted = [Gold(env=beginner.ENV, tasks=3, settings={})]
     plays = sft.plays(wanted, 0, tmp_path)
     path = tmp_path / "plays-0.jsonl"
     path.write_bytes(path.read_bytes()[:-5])

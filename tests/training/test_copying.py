@@ -46,7 +46,7 @@ def test_a_model_that_was_taught_copies_tokens_it_was_not_taught_with(
     from training import learner, sft, warmstart
     from training.learner.options import LearnerOptions
 
-    plays = sft.plays([Gold("kg", 30, {})], 0)
+    plays = sft.plays([Gold(env="kg", tasks=30, settings={})], 0)
     newmodel.make(tmp_path / "model", newmodel.SHAPES[shape], plays, seed=0)
     options = CopyingOptions(lr=lr, seconds=1000)
     found = copying.run(tmp_path / "model", options, lessons, device="cpu", say=lambda line: None)

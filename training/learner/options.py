@@ -10,6 +10,8 @@ import msgspec
 from harness.core import Count, Natural, Value
 
 Positive = Annotated[float, msgspec.Meta(gt=0)]
+Optimizer = Literal["adamw", "muon"]
+Precision = Literal["float32", "bfloat16"]
 Share = Annotated[float, msgspec.Meta(ge=0)]
 FINAL_SHARE = 0.1
 """Of a learning rate that falls, at the end."""
@@ -57,7 +59,7 @@ class LearnerOptions(Value, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """Of the learning rate after that; `cosine` has it fall to a tenth until the last update."""
     updates: Natural = 0
     """That there will be, for a rate that falls; 0 stands for the recipe's `steps`, and its digest has them then."""
-    optimizer: Literal["adamw", "muon"] = "adamw"
+    optimizer: Optimizer = "adamw"
     """Muon: of the matrices between embedding and head, momentum made orthogonal, its steps as large as AdamW's are at
     the same rate (arXiv 2502.16982); AdamW of all else. Of the torch learner."""
     weight_decay: Share = 0.0
@@ -71,7 +73,7 @@ class LearnerOptions(Value, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """Positions of one forward pass."""
     packed: bool = False
     """Several segments a row, under a block mask: pays off with flash attention, and costs time on a CPU."""
-    precision: Literal["float32", "bfloat16"] = "float32"
+    precision: Precision = "float32"
     """bfloat16: under autocast, weights and optimizer in float32 (with LoRA the frozen weights in bfloat16)."""
     device: str | None = None
     """As torch names it; None takes a GPU where there is one."""

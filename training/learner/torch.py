@@ -127,14 +127,16 @@ class TorchBackend:
 def _optimizers(model: Any, trained: Iterable[Tensor], options: LearnerOptions) -> list[torch.optim.Optimizer]:
     """Return what changes the weights: AdamW, and Muon of the matrices that lie between embedding and head."""
     ends = {id(each.weight) for each in (model.get_input_embeddings(), model.get_output_embeddings()) if each}
-    of: dict[bool, list[Tensor]] = {True: [], False: []}
+    matrices: list[Tensor] = []
+    others: list[Tensor] = []
     for each in trained:
-        of[options.optimizer == "muon" and each.ndim == MATRIX and id(each) not in ends].append(each)
+        turned = options.optimizer == "muon" and each.ndim == MATRIX and id(each) not in ends
+        (matrices if turned else others).append(each)
     given: dict[str, Any] = {"lr": options.lr, "weight_decay": options.weight_decay}
     made: list[torch.optim.Optimizer] = []
-    if of[False]:  # with adapters there may be nothing but matrices
+    if others:  # with adapters there may be nothing but matrices
         fused = model.device.type == "cuda"
-        made.append(torch.optim.AdamW(of[False], betas=options.betas, fused=fused, **given))
-    if of[True]:
-        made.append(torch.optim.Muon(of[True], adjust_lr_fn="match_rms_adamw", **given))
+        made.append(torch.optim.AdamW(others, betas=options.betas, fused=fused, **given))
+    if matrices:
+        made.append(torch.optim.Muon(matrices, adjust_lr_fn="match_rms_adamw", **given))
     return made
