@@ -18,6 +18,7 @@ from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
 from harness.errors import SetupError
+from harness.models.hf.engine import pretrained
 from training.learner.options import LearnerOptions, LoraOptions
 from training.packing import Rows
 
@@ -74,19 +75,9 @@ def token_logprobs(head: nn.Module, hidden: Tensor, targets: Tensor, temperature
 
 def load(folder: Path, options: LearnerOptions) -> Any:
     """Return the model of a folder, ready to be trained. SetupError where it cannot be loaded."""
-    from transformers import AutoModelForCausalLM
-    from transformers.utils import logging
-
-    logging.disable_progress_bar()
     frozen = options.lora is not None and options.precision == "bfloat16"
-    try:
-        network = AutoModelForCausalLM.from_pretrained(
-            folder, dtype=torch.bfloat16 if frozen else torch.float32, local_files_only=True
-        )
-        network = network.to(device_of(options))
-    except Exception as error:  # broken files, unknown architectures, too little memory: no common base
-        reason = str(error).splitlines()[0][:300] if str(error) else type(error).__name__
-        raise SetupError(f"the model in {folder} cannot be loaded for training: {reason}") from error
+    dtype = torch.bfloat16 if frozen else torch.float32
+    network = pretrained(folder, dtype, device_of(options), " for training")
     if options.lora is not None:
         adapt(network, options.lora, options.seed)
     if options.checkpointing:

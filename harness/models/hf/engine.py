@@ -25,6 +25,7 @@ KEEP_MOST = 32 << 30
 SAMPLE_SECONDS = 7200.0
 CLOSE_SECONDS = 30.0
 WAITING = 100_000
+LOADING = threading.Lock()
 
 
 class TransformersSampler:
@@ -201,19 +202,11 @@ def settle(future: Future[Sampled], outcome: Sampled | Exception) -> None:
 def load(folder: Path, options: LocalOptions) -> Any:
     """Return the model in a folder, ready to compute. SetupError names what is wrong with it."""
     import torch
-    from transformers import AutoModelForCausalLM
-    from transformers.utils import logging
 
-    logging.disable_progress_bar()
     device = options.device or ("cuda" if torch.cuda.is_available() else "cpu")
     named = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
     dtype = named.get(options.dtype, torch.float32 if device == "cpu" else "auto")
-    try:
-        model = AutoModelForCausalLM.from_pretrained(folder, dtype=dtype, local_files_only=True)
-        model = model.to(device).eval()
-    except Exception as error:  # broken files, unknown architectures, too little memory: no common base
-        reason = str(error).splitlines()[0][:300] if str(error) else type(error).__name__
-        raise SetupError(f"the model in {folder} cannot be loaded: {reason}") from error
+    model = pretrained(folder, dtype, device).eval()
     window = getattr(model.config, "sliding_window", None)
     kinds = set(getattr(model.config, "layer_types", None) or ["full_attention"])
     if kinds - {"full_attention"} or (window and getattr(model.config, "use_sliding_window", True)):
@@ -222,6 +215,28 @@ def load(folder: Path, options: LocalOptions) -> Any:
             "play it with vllm/"
         )
     return model
+
+
+def pretrained(folder: Path, dtype: Any, device: Any, purpose: str = "") -> Any:
+    """Return the model in a folder, of any architecture that transformers knows, on a device.
+
+    Loads one at a time: transformers takes `tie_weights` out of its own class meanwhile and puts back what it found
+    (`initialization.no_tie_weights`), so two loads at once can leave every later model with embeddings and head untied.
+
+    Raises:
+        SetupError: it cannot be loaded; `purpose` (` for training`) stands in its sentence.
+    """
+    from transformers import AutoModelForCausalLM
+    from transformers.utils import logging
+
+    logging.disable_progress_bar()
+    try:
+        with LOADING:
+            model = AutoModelForCausalLM.from_pretrained(folder, dtype=dtype, local_files_only=True)
+        return model.to(device)
+    except Exception as error:  # broken files, unknown architectures, too little memory: no common base
+        reason = str(error).splitlines()[0][:300] if str(error) else type(error).__name__
+        raise SetupError(f"the model in {folder} cannot be loaded{purpose}: {reason}") from error
 
 
 def load_weights(model: Any, folder: Path) -> None:

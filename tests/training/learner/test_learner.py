@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,6 +14,7 @@ import pytest
 import torch
 
 from harness.errors import SetupError
+from harness.models.hf.engine import pretrained
 from tests.training import making
 from tests.training.learner import models
 from training import learner
@@ -146,6 +149,24 @@ def test_weights_of_another_model_are_refused(nano: Path, tmp_path: Path) -> Non
     models.make(models.write(tmp_path / "tied", tied=True)).save(tmp_path)
     with pytest.raises(SetupError, match="it holds weights of other names"):
         models.make(nano).load(tmp_path)
+
+
+def test_models_loaded_at_once_and_after_keep_their_ties(tmp_path: Path) -> None:
+    """Transformers swaps methods of its own class while it loads, which is no thing to do in two threads."""
+    tied = models.write(tmp_path / "tied", tied=True)
+
+    def loaded(_: int) -> bool:
+        network = pretrained(tied, torch.float32, "cpu")
+        return network.get_output_embeddings().weight is network.get_input_embeddings().weight
+
+    patient = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)  # threads take turns all the time, so that what can come between does
+    try:
+        with ThreadPoolExecutor(8) as pool:
+            assert all(pool.map(loaded, range(24)))
+    finally:
+        sys.setswitchinterval(patient)
+    assert loaded(24)
 
 
 @pytest.mark.parametrize(("changed", "what"), [("coefficient", "the loss is nan"), ("advantages", "the loss is nan")])
