@@ -14,7 +14,6 @@ from pathlib import Path
 
 from harness.core import Json
 from training import aggregation, checkpoint, credit, samples, staleness, weights
-from training.buffer import Buffer
 from training.collect import Collector
 from training.counts import Busy
 from training.policies import PooledSampler, adapted, pool_advantages
@@ -82,7 +81,8 @@ async def train(parts: Parts) -> Path:
 
 def assess(batch: Batch, recipe: Recipe, version: int) -> tuple[list[Sample], Metrics]:
     """Return what the tokens of a batch are worth, without those that are too old."""
-    found = credit.assign(batch.groups, credit.rule_of(recipe.credit), recipe.tan, recipe.negative, recipe.imitation)
+    given = credit.assign(batch.groups, credit.rule_of(recipe.credit), recipe.tan, recipe.negative, recipe.imitation)
+    found = credit.thinned(given, recipe.below, recipe.seed)
     budget = Budget(eta=recipe.eta, stale_interval=recipe.pools.stale_interval)
     made = samples.make(
         found, aggregation.named(recipe.aggregation), keep=lambda segment: staleness.keep(segment, version, budget)
@@ -103,13 +103,12 @@ async def publish(parts: Parts, made: list[Sample], metrics: Metrics) -> Path:
 
 async def save(parts: Parts) -> None:
     """Write a checkpoint of everything."""
-    buffer: Buffer = parts.collector.buffer
     state = checkpoint.State(
         step=parts.version,
         version=parts.version,
         recipe=digest(parts.recipe),
         curriculum=parts.collector.curriculum,
-        spent=buffer.spent,
+        spent=parts.collector.buffer.spent,
         mix=parts.sampler.mix,
         served=tuple(each.version for each in parts.sampler.serving),
         extra=dict(parts.extra),
@@ -119,7 +118,8 @@ async def save(parts: Parts) -> None:
     def learner(folder: Path) -> None:
         asyncio.run_coroutine_threadsafe(parts.learner.save(folder), loop).result()
 
-    await asyncio.to_thread(checkpoint.write, root, state, buffer.groups, learner, parts.sampler.serving)
+    groups = parts.collector.buffer.groups
+    await asyncio.to_thread(checkpoint.write, root, state, groups, learner, parts.sampler.serving)
 
 
 def prune(parts: Parts) -> None:

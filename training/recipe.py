@@ -99,6 +99,9 @@ class Recipe(Strict, frozen=True, kw_only=True):
     """What an advantage below 0 is multiplied by: less than 1 where much of what fails is long and says little."""
     imitation: Annotated[float, msgspec.Meta(ge=0)] = 0.0
     """What is added to the advantages of attempts that succeeded; groups that always succeeded are trained on then."""
+    below: Count | None = None
+    """Attempts of a group with an advantage below 0 that are trained on at most, by lot, weighing for the others; None
+    trains on all."""
     aggregation: str = "task_mean"
     checkpoint_every: Count = 10
     begin: BeginOptions = BeginOptions()

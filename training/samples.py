@@ -142,14 +142,14 @@ def make(
     Args:
         credit: advantages, turn by turn.
         weigh: the aggregation; it sees every masked token, whether `keep` leaves it in or not (M3: the denominator
-            stays, otherwise dropping more raises the step size).
+            stays, otherwise dropping more raises the step size), and attempts that others weigh for.
         keep: the tokens of a segment that are not too old; None keeps all.
     """
     sized = [aggregation.Sequence(attempt.env, attempt.tokens) for attempt, _ in credit.attempts]
     made: list[Sample] = []
     for (one, place), coefficient in zip(credit.attempts, weigh(sized), strict=True):
         for segment in one.segments:
-            if not segment.tokens:
+            if not segment.tokens or not place.weight:
                 continue
             values = np.where(segment.mask, place.advantages[segment.turns], 0.0).astype(np.float32)
             kept = segment.mask if keep is None else segment.mask & keep(segment)
@@ -161,7 +161,7 @@ def make(
                     attempt=place.attempt,
                     advantages=values,
                     kept=kept,
-                    coefficient=coefficient,
+                    coefficient=coefficient * place.weight,
                 )
             )
     return made

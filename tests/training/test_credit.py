@@ -108,6 +108,28 @@ def test_imitation_leaves_the_normalisation_as_it_is() -> None:
     assert apart == pytest.approx([0.3, 0, 0, 0])
 
 
+@given(st.lists(st.lists(st.integers(0, 1), min_size=2, max_size=8), min_size=1, max_size=4), st.integers(1, 3))
+def test_what_is_left_out_below_0_is_weighed_for(rewards: list[list[int]], most: int) -> None:
+    groups = [making.group([making.attempt(one) for one in each], number) for number, each in enumerate(rewards)]
+    whole = credit.assign(groups, credit.rule_of("dr_grpo"), None, imitation=0.3)
+    found = credit.thinned(whole, most, 7)
+    assert [place[:2] for _, place in found.attempts] == [place[:2] for _, place in whole.attempts]
+    for number in range(len(rewards)):
+        of_group = [place for _, place in found.attempts if place.group_id == number]
+        below = [place.weight for place in of_group if place.advantages[0] < 0]
+        assert sum(below) == pytest.approx(len(below))
+        assert sum(map(bool, below)) == min(most, len(below))
+        assert all(place.weight == 1 for place in of_group if place.advantages[0] >= 0)
+
+
+def test_thinning_is_even_over_groups_and_repeats() -> None:
+    groups = [making.group([making.attempt(reward) for reward in ONE_OF_FOUR], number) for number in range(600)]
+    found = credit.assign(groups, credit.rule_of("dr_grpo"), None)
+    kept = [place.attempt for _, place in credit.thinned(found, 1, 3).attempts if place.weight > 1]
+    assert len(kept) == 600 and all(150 < kept.count(attempt) < 250 for attempt in (1, 2, 3))
+    assert kept == [place.attempt for _, place in credit.thinned(found, 1, 3).attempts if place.weight > 1]
+
+
 def test_groups_whose_rewards_are_alike_are_filtered() -> None:
     found = assigned([making.attempt(1), making.attempt(1)], [making.attempt(1), making.attempt(0)])
     assert {place.group_id for _, place in found.attempts} == {1}

@@ -199,6 +199,15 @@ def test_dropped_tokens_leave_the_factors_of_the_others() -> None:
     assert [set(sample.advantages[sample.segment.mask].tolist()) for sample in kept] == [{0.5}, {-0.5}]
 
 
+def test_an_attempt_that_others_weigh_for_is_counted_and_not_trained_on() -> None:
+    group = making.group([making.attempt(reward) for reward in (1, 0, 0, 0)])
+    found = credit.assign([group], credit.rule_of("dr_grpo"), floors=None)
+    whole, thin = (samples.make(each, aggregation.seq_mean) for each in (found, credit.thinned(found, 1, 0)))
+    one, other = thin
+    assert (one.attempt, other.attempt in (1, 2, 3)) == (0, True)
+    assert (one.coefficient, other.coefficient) == (whole[0].coefficient, 3 * whole[other.attempt].coefficient)
+
+
 def test_an_attempt_in_two_segments_is_one_sequence() -> None:
     forked = samples.attempt(trajectory([tokens([1], [2, 3, 4]), tokens([9], [5])]))
     plain = samples.attempt(trajectory([tokens([1], [2, 3])], score=0.0))
