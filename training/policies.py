@@ -247,12 +247,12 @@ def bandit(prior: float, values: Sequence[float], temperature: float = 0.25) -> 
 
 
 def pool_advantages(samples: Iterable[Sample], pools: int) -> tuple[float | None, ...]:
-    """Return the mean advantage of the tokens of each pool that are trained on."""
+    """Return the mean advantage of the tokens of each pool that are trained on, or weighed for."""
     sums, counts = np.zeros(pools), np.zeros(pools)
     for sample in samples:
         of = sample.segment.pools[sample.kept]
-        sums += np.bincount(of, weights=sample.advantages[sample.kept], minlength=pools)
-        counts += np.bincount(of, minlength=pools)
+        sums += sample.weight * np.bincount(of, weights=sample.advantages[sample.kept], minlength=pools)
+        counts += sample.weight * np.bincount(of, minlength=pools)
     return tuple(float(total / count) if count else None for total, count in zip(sums, counts, strict=True))
 
 

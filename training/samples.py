@@ -162,6 +162,7 @@ def make(
                     advantages=values,
                     kept=kept,
                     coefficient=coefficient * place.weight,
+                    weight=place.weight,
                 )
             )
     return made

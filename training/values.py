@@ -159,6 +159,8 @@ class Sample:
     kept: Bools  # [T] the masked tokens that are trained on: those dropped for their lag are left out
     coefficient: float
     """What the loss of one token is multiplied by; the sum over all tokens of the batch is then the batch's loss."""
+    weight: float = 1.0
+    """How many attempts it stands for; `coefficient` has it already."""
 
 
 Metrics = dict[str, Any]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -261,3 +262,5 @@ def test_advantages_are_those_of_the_tokens_trained_on() -> None:
     values = np.array([0, 0, 1, 2, 5, 100], np.float32)
     sample = Sample(segment=part, env="a", group_id=0, attempt=0, advantages=values, kept=kept, coefficient=1.0)
     assert policies.pool_advantages([sample], 3) == (1.5, 5.0, None)
+    other = replace(sample, advantages=-values, weight=3.0)  # stands for two that were left out besides
+    assert policies.pool_advantages([sample, other], 3) == (-0.75, -2.5, None)

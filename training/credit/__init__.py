@@ -152,15 +152,14 @@ def thinned(found: Credit, most: int | None, seed: int) -> Credit:
     below: dict[int, list[int]] = defaultdict(list)
     for place in (place for _, place in found.attempts if place.advantages.sum() < 0):
         below[place.group_id].append(place.attempt)
-    kept = {group: Dice("thinned", seed, group).sample(members, most) for group, members in below.items()}
-
-    def weight(place: Place) -> float:
-        members = below.get(place.group_id, [])
-        if place.attempt not in members:
-            return place.weight
-        return len(members) / len(kept[place.group_id]) if place.attempt in kept[place.group_id] else 0.0
-
-    return replace(found, attempts=tuple((one, place._replace(weight=weight(place))) for one, place in found.attempts))
+    weights: dict[tuple[int, int], float] = {}
+    for group, members in below.items():
+        kept = Dice("thinned", seed, group).sample(members, most)
+        weights |= {(group, each): len(members) / len(kept) if each in kept else 0.0 for each in members}
+    return replace(
+        found,
+        attempts=tuple((one, place._replace(weight=weights.get(place[:2], 1.0))) for one, place in found.attempts),
+    )
 
 
 def _notes(scored: Sequence[tuple[Attempt, Place]]) -> dict[str, TaskNote]:
