@@ -19,7 +19,7 @@ from harness.errors import SetupError, nearest
 from harness.models import wire
 from harness.models.vllm import launch
 from training import machine
-from training.learner.options import LearnerOptions
+from training.learner.options import LearnerOptions, halves
 from training.loop import KEPT
 from training.recipe import Recipe
 
@@ -165,7 +165,7 @@ def _learner(recipe: Recipe, size: Size, device: str) -> list[Part]:
     weights = 2 * count + 4 * trained if _frozen(recipe) else 4 * count
     positions = min(options.micro_tokens, -(-positions_of(recipe, size) // options.minibatches))
     longest = max(positions, context(recipe, size))  # an attempt of more than `micro_tokens` is a micro-batch by itself
-    active = (ranks * activations(size, each, options) for each in (positions, longest))
+    active = (ranks * activations(size, each, options, options.device or device) for each in (positions, longest))
     optimizer = MEMORY if recipe.backend == "deepspeed" and options.offload else where
     found = [
         ("learner: weights", where, whole * weights),
@@ -189,10 +189,11 @@ def warm_start(recipe: Recipe, size: Size, device: str) -> list[Part]:
     options = recipe.begin.warm_start
     if options is None:
         return []
-    where = _place(recipe.learner.device or device)
+    name = recipe.learner.device or device
+    where = _place(name)
     passes = LearnerOptions(precision=options.precision)
-    taken = activations(size, options.micro_tokens, passes)
-    most = activations(size, max(options.micro_tokens, min(recipe.begin.longest, size.context)), passes)
+    taken = activations(size, options.micro_tokens, passes, name)
+    most = activations(size, max(options.micro_tokens, min(recipe.begin.longest, size.context)), passes, name)
     return [
         Part("warm start: process", MEMORY, PROCESS, PROCESS),
         *([Part("warm start: process on it", where, GPU_PROCESS, GPU_PROCESS)] if where != MEMORY else []),
@@ -201,7 +202,7 @@ def warm_start(recipe: Recipe, size: Size, device: str) -> list[Part]:
     ]
 
 
-def activations(size: Size, positions: int, options: LearnerOptions) -> int:
+def activations(size: Size, positions: int, options: LearnerOptions, device: str) -> int:
     """Return the bytes that a micro-batch of so many positions takes beyond weights and gradients.
 
     Logits are counted as if every position were trained on. Where fewer are, which is so but for a warm start, what is
@@ -209,10 +210,20 @@ def activations(size: Size, positions: int, options: LearnerOptions) -> int:
     """
     layer, layers = size.kept_numbers, size.layers + 1
     numbers = 2.0 * size.hidden * layers + 3 * layer if options.checkpointing else float(layer * layers)
-    body = 4 * positions * numbers * (AUTOCAST if options.precision == "bfloat16" else 1.0)
+    body = 4 * positions * numbers * (AUTOCAST if halves(options, device) else 1.0)
     logits = 3 * 4 * min(positions * size.vocabulary, LOGITS)
     mask = 5 * positions * positions if options.packed else 0
     return int(body) + logits + mask
+
+
+def told_of_bfloat16(recipe: Recipe, device: str) -> str:
+    """Return what is to be said where bfloat16 is asked for and this machine computes in float32; nothing elsewhere."""
+    begun = (recipe.begin.copying, recipe.begin.warm_start)
+    asked = [recipe.learner, *(LearnerOptions(precision=each.precision) for each in begun if each)]
+    name = recipe.learner.device or device
+    if all(each.precision == "float32" or halves(each, name) for each in asked):
+        return ""
+    return "this CPU has no bfloat16: what the recipe has in it is computed in float32, which takes longer"
 
 
 def _engines(recipe: Recipe, size: Size, device: str) -> list[Part]:

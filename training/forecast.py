@@ -173,6 +173,7 @@ async def _gold(name: str, seed: int, options: EnvOptions) -> Any:
 def _notes(recipe: Recipe, size: Size, parts: Sequence[Part], folder: Path, plays: Sequence[Play]) -> list[str]:
     """Return what is no part of the recipe, line by line."""
     lines = [f"a model of {size.parameters:,} weights"]
+    lines += filter(None, [budget.told_of_bfloat16(recipe, machine.default_device())])
     for where, (least, most) in budget.totals(parts).items():
         have = budget.free(where, folder)
         known = "free: not known" if have is None else f"free: {gib(have)}"

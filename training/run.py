@@ -26,7 +26,7 @@ from harness.core import Env, EnvOptions
 from harness.errors import SetupError
 from harness.models.local import LocalModel
 from harness.models.sampler import Sampler
-from training import checkpoint, cluster, disk, staleness
+from training import budget, checkpoint, cluster, disk, machine, staleness
 from training import curriculum as choosing
 from training.begin import begin
 from training.buffer import Buffer
@@ -57,6 +57,8 @@ def run(recipe: Recipe, folder: Path, say: Say, *, resume: bool) -> list[Result]
     """
     newmodel.require_packages()
     _claim(recipe, folder, resume=resume)
+    if told := budget.told_of_bfloat16(recipe, machine.default_device()):
+        say(told)
     begin(recipe, folder / "base", say)
     try:
         return asyncio.run(_scored(recipe, folder, say))

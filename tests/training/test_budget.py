@@ -125,7 +125,7 @@ def test_a_learner_takes_what_is_said(shape: str, micro_tokens: int, lengths: tu
     assert (found["least"] < found["most"]) == (max(lengths) > micro_tokens)
 
 
-def test_a_warm_start_counts_by_itself_as_all_weights_are_trained_in_it() -> None:
+def test_a_warm_start_counts_by_itself_as_all_weights_are_trained_in_it(monkeypatch: pytest.MonkeyPatch) -> None:
     size = budget.size_of(recipe())
     lora = recipe(learner={"lora": {"rank": 2}, "precision": "bfloat16"})
     parts = budget.warm_start(lora, size, "cpu")
@@ -136,8 +136,13 @@ def test_a_warm_start_counts_by_itself_as_all_weights_are_trained_in_it() -> Non
     assert named(fewer, "activations") < named(parts, "activations") / 8
     activations = next(part for part in budget.warm_start(longer, size, "cpu") if "activations" in part.what)
     assert activations.most == pytest.approx(2 * activations.least, rel=0.01), "a play longer than a micro-batch"
-    halved = budget.warm_start(recipe(begin={"warm_start": {"precision": "bfloat16"}}), size, "cpu")
-    assert named(halved, "activations") < named(parts, "activations")
+    half = recipe(begin={"warm_start": {"precision": "bfloat16"}})
+    monkeypatch.setattr(machine, "has_bfloat16", lambda device: device != "cpu")
+    assert budget.warm_start(half, size, "cpu") == budget.warm_start(recipe(), size, "cpu")
+    assert "float32" in budget.told_of_bfloat16(half, "cpu") and not budget.told_of_bfloat16(recipe(), "cpu")
+    monkeypatch.setattr(machine, "has_bfloat16", lambda device: True)
+    assert named(budget.warm_start(half, size, "cpu"), "activations") < named(parts, "activations")
+    assert not budget.told_of_bfloat16(half, "cpu")
     none = msgspec.structs.replace(lora, begin=msgspec.structs.replace(lora.begin, warm_start=None))
     assert budget.warm_start(none, size, "cpu") == []
 

@@ -19,7 +19,7 @@ from torch.utils.checkpoint import checkpoint
 
 from harness.errors import SetupError
 from harness.models.hf.engine import pretrained
-from training.learner.options import LearnerOptions, LoraOptions
+from training.learner.options import LearnerOptions, LoraOptions, halves
 from training.packing import Rows
 
 MOST_LOGITS = 1 << 27
@@ -33,7 +33,7 @@ class Scorer(nn.Module):  # type: ignore[misc]
     def __init__(self, network: Any, options: LearnerOptions, *, autocast: bool = True) -> None:
         super().__init__()
         self.network = network
-        self._autocast = autocast and options.precision == "bfloat16"
+        self._autocast = autocast and halves(options, network.device.type)
         self._by_positions = "flash" in str(getattr(network.config, "_attn_implementation", ""))
 
     def forward(self, rows: Rows) -> Tensor:

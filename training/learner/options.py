@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 import msgspec
 
 from harness.core import Count, Natural, Value
+from training import machine
 
 Positive = Annotated[float, msgspec.Meta(gt=0)]
 Optimizer = Literal["adamw", "muon"]
@@ -74,7 +75,8 @@ class LearnerOptions(Value, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     packed: bool = False
     """Several segments a row, under a block mask: pays off with flash attention, and costs time on a CPU."""
     precision: Precision = "float32"
-    """bfloat16: under autocast, weights and optimizer in float32 (with LoRA the frozen weights in bfloat16)."""
+    """bfloat16: under autocast, weights and optimizer in float32 (with LoRA the frozen weights in bfloat16); a CPU that
+    has no instructions for it computes in float32 all the same, but with LoRA."""
     device: str | None = None
     """As torch names it; None takes a GPU where there is one."""
     checkpointing: bool = False
@@ -88,6 +90,11 @@ class LearnerOptions(Value, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """Of the DeepSpeed learner."""
     offload: bool = False
     """Of the DeepSpeed learner: optimizer state in the CPU's memory."""
+
+
+def halves(options: LearnerOptions, device: str) -> bool:
+    """Return whether passes on a device are bfloat16."""
+    return options.precision == "bfloat16" and (options.lora is not None or machine.has_bfloat16(device))
 
 
 def fallen(share: float) -> float:

@@ -17,7 +17,7 @@ from harness.errors import SetupError
 from harness.models.hf.engine import pretrained
 from tests.training import making
 from tests.training.learner import models
-from training import learner
+from training import learner, machine
 from training import recipe as recipes
 from training.learner.options import LearnerOptions
 from training.learner.update import Learner
@@ -262,6 +262,16 @@ def test_bfloat16_computes_half_and_keeps_float32(nano: Path) -> None:
     metrics = one.update(SAMPLES, 0)
     assert metrics["loss"] == pytest.approx(updated(nano)[0]["loss"], rel=0.1)
     assert {each.dtype for each in one.weights().values()} == {torch.float32}
+
+
+@pytest.mark.parametrize("has", [True, False])
+def test_a_cpu_without_bfloat16_computes_in_float32(nano: Path, monkeypatch: pytest.MonkeyPatch, *, has: bool) -> None:
+    monkeypatch.setattr(machine, "has_bfloat16", lambda device: has)
+    asked, plain = models.make(nano, precision="bfloat16"), models.make(nano)
+    asked.update(SAMPLES, 0)
+    plain.update(SAMPLES, 0)
+    alike = [torch.equal(each, plain.weights()[name]) for name, each in asked.weights().items()]
+    assert all(alike) is not has
 
 
 def test_log_linear_prox_needs_no_pass_and_learns(nano: Path) -> None:
