@@ -16,6 +16,7 @@ from torch import Tensor, distributed
 
 from harness.errors import SetupError
 from training.learner import network
+from training.learner.muon import Muon
 from training.learner.network import Scorer
 from training.learner.options import LearnerOptions
 from training.packing import Rows
@@ -138,5 +139,5 @@ def _optimizers(model: Any, trained: Iterable[Tensor], options: LearnerOptions) 
         fused = model.device.type == "cuda"
         made.append(torch.optim.AdamW(others, betas=options.betas, fused=fused, **given))
     if matrices:
-        made.append(torch.optim.Muon(matrices, adjust_lr_fn="match_rms_adamw", **given))
+        made.append(Muon(matrices, **given))
     return made
