@@ -65,6 +65,8 @@ class Line(Value, frozen=True, kw_only=True):
     load: tuple[float, float]
     """Of the machine, just before and at the end, a minute's mean."""
     cores: int
+    processor: str = ""
+    """Its name, and the widest arithmetic of those that torch looks for; empty where it was not written down."""
     sittings: int
     """More than one: it was interrupted and taken up."""
     seconds: float

@@ -37,6 +37,7 @@ END_SECONDS = 30.0
 FIRST_POLL_SECONDS, POLL_SECONDS = 0.05, 2.0
 LOG = "log"
 KEPT = "begun"
+ARITHMETIC = ("amx_bf16", "avx512_bf16", "avx512f", "avx2")
 PROGRAM = (sys.executable, "-m", "benchmarks.training.launch")
 Say = Callable[[str], None]
 
@@ -153,6 +154,7 @@ class Runner:
             at=datetime.now(UTC).isoformat(timespec="seconds"),
             load=(round(load, 2), round(os.getloadavg()[0], 2)),
             cores=len(cores),
+            processor=processor(),
             sittings=outcome.sittings,
             seconds=round(outcome.seconds, 1),
             wall_seconds=round(time.monotonic() - begun, 1),
@@ -273,6 +275,18 @@ def _proportional(number: int) -> float:
             if row.startswith("Pss:"):
                 return float(row.split()[1])
     return 0.0
+
+
+def processor(said: Path = Path("/proc/cpuinfo")) -> str:
+    """Return what the machine computes with."""
+    try:
+        rows = (row.partition(":") for row in said.read_text().splitlines())
+    except OSError:
+        return ""
+    told = {name.strip(): value.strip() for name, _, value in rows}
+    flags = told.get("flags", "").split()
+    widest = next((flag for flag in ARITHMETIC if flag in flags), "")
+    return " ".join(filter(None, (told.get("model name", ""), widest)))
 
 
 def commit() -> str:

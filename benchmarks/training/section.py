@@ -91,6 +91,9 @@ def text(told: Story, drawn: Sequence[str]) -> str:
         parts += [_arms(told)]
     if len(cores := sorted({line.cores for lines in told.arms.values() for line in lines.values()})) > 1:
         parts.append(f"These runs had {' or '.join(map(str, cores))} cores each: their seconds cannot be compared.")
+    if len(machines := sorted({line.processor for lines in told.arms.values() for line in lines.values()})) > 1:
+        named = ", ".join(name or "not written down" for name in machines)
+        parts.append(f"These runs are of several machines ({named}): seconds can be compared within one.")
     if any(each.effect for each in told.compared):
         parts += [_comparisons(told)]
     if passes := _passes(told):

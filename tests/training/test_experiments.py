@@ -416,6 +416,16 @@ def test_runs_on_unequal_cores_are_told() -> None:
     assert f"These runs had {story.arms['plain'][1].cores} or 7 cores each" in section.text(story, [])
 
 
+def test_runs_on_several_machines_are_told(tmp_path: Path) -> None:
+    said = tmp_path / "cpuinfo"
+    said.write_text("processor\t: 0\nmodel name\t: Some Chip\nflags\t\t: fma avx2 avx512f\n\n")
+    assert runner.processor(said) == "Some Chip avx512f" and runner.processor(tmp_path / "none") == ""
+    story = told()
+    assert "several machines" not in section.text(story, [])
+    story.arms["slow"][1] = msgspec.structs.replace(story.arms["slow"][1], processor="Some Chip")  # type: ignore[index]
+    assert "of several machines (not written down, Some Chip)" in section.text(story, [])
+
+
 def test_tasks_that_are_not_the_same_are_not_compared() -> None:
     story = told()
     changed = {
