@@ -86,7 +86,7 @@ def default_device() -> str:
 
 
 def has_bfloat16(device: str) -> bool:
-    """Return whether a device computes in bfloat16.
+    """Return whether a device, as torch names it, computes in bfloat16.
 
     A CPU without instructions for it (AVX2) takes 30 to 60 times as long as in float32 for a product of matrices, with
     torch 2.13.
@@ -95,7 +95,7 @@ def has_bfloat16(device: str) -> bool:
         return True
     import torch
 
-    return torch.device(device).type != "cpu" or bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
+    return device.partition(":")[0] != "cpu" or bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
 
 
 def peak_bytes() -> int | None:
