@@ -85,6 +85,21 @@ def default_device() -> str:
     return "cuda" if torch.cuda.is_available() else "cpu"
 
 
+def has_device(device: str) -> bool:
+    """Return whether torch has a device of that name here; where there is no torch, a CPU is all there is."""
+    if device.startswith("cuda"):
+        return free_gpu(device) is not None
+    if not find_spec("torch"):
+        return device == "cpu"
+    import torch
+
+    try:
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError, NotImplementedError):
+        return False
+    return True
+
+
 def has_bfloat16(device: str) -> bool:
     """Return whether a device, as torch names it, computes in bfloat16.
 

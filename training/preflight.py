@@ -45,7 +45,7 @@ def require_envs(recipe: Recipe) -> None:
 
 def require_room(recipe: Recipe, size: Size, folder: Path, *, resume: bool) -> None:
     """Refuse a run that does not fit. One that is taken up has its disk already, and maybe its warm start behind it."""
-    require_gpus(recipe)
+    require_devices(recipe)
     require_vllm(recipe)
     if not (folder / "base").is_dir():
         budget.require_room(forecast.warm_start_of(recipe, size), folder)
@@ -53,14 +53,14 @@ def require_room(recipe: Recipe, size: Size, folder: Path, *, resume: bool) -> N
     budget.require_room([part for part in parts if not (resume and part.where == DISK)], folder)
 
 
-def require_gpus(recipe: Recipe) -> None:
-    """Refuse a GPU that this machine has not. SetupError with the remedy."""
+def require_devices(recipe: Recipe) -> None:
+    """Refuse a device that this machine has not. SetupError with the remedy."""
     if recipe.cluster.address is not None:
         return
     for name, device in (("learner", recipe.learner.device), ("engine", recipe.engine.device)):
-        if device is not None and device.startswith("cuda") and machine.free_gpu(device) is None:
-            raise SetupError(f"{name}.device is '{device}', and torch finds no such GPU here: leave it out, or name "
-                             "one that there is")  # fmt: skip
+        if device is not None and not machine.has_device(device):
+            raise SetupError(f"{name}.device is '{device}', and torch finds no such device here: leave it out, or name "
+                             "one that there is, as in 'cpu' or 'cuda:1'")  # fmt: skip
 
 
 def require_vllm(recipe: Recipe) -> None:

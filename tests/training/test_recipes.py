@@ -82,9 +82,16 @@ def test_a_model_that_is_not_there_is_said(name: str) -> None:
 
 def test_a_gpu_that_is_not_there_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(preflight.machine, "free_gpu", lambda device: None)
-    with pytest.raises(SetupError, match=r"learner\.device is 'cuda', and torch finds no such GPU here"):
-        preflight.require_gpus(recipes.load("one-gpu", {}))
-    preflight.require_gpus(recipes.load("one-gpu", {"cluster": {"address": "auto"}}))
+    with pytest.raises(SetupError, match=r"learner\.device is 'cuda', and torch finds no such device here"):
+        preflight.require_devices(recipes.load("one-gpu", {}))
+    preflight.require_devices(recipes.load("one-gpu", {"cluster": {"address": "auto"}}))
+
+
+@pytest.mark.parametrize("part", ["learner", "engine"])
+def test_a_device_of_no_known_name_is_said(part: str) -> None:
+    preflight.require_devices(recipes.load("tiny", {part: {"device": "cpu"}}))
+    with pytest.raises(SetupError, match=rf"{part}\.device is 'gpu0', and torch finds no such device here"):
+        preflight.require_devices(recipes.load("tiny", {part: {"device": "gpu0"}}))
 
 
 @pytest.mark.parametrize("name", ["agentrl", "one-gpu"])
@@ -99,7 +106,7 @@ def test_a_dry_run_tells_all_and_then_what_is_missing(
     done = CliRunner().invoke(train, [*words, "--set", only])
     assert "# a model of 14,769,701,888 weights" in done.output and "[learner.loss]" in done.output
     assert isinstance(done.exception, SetupError), done.output
-    wanted = {"agentrl": "of memory, and this machine has 8.0 GiB free", "one-gpu": "torch finds no such GPU here"}
+    wanted = {"agentrl": "of memory, and this machine has 8.0 GiB free", "one-gpu": "torch finds no such device here"}
     assert wanted[name] in str(done.exception)
     assert not (tmp_path / "run").exists()
 

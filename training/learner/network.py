@@ -89,8 +89,12 @@ def load(folder: Path, options: LearnerOptions) -> Any:
 
 
 def device_of(options: LearnerOptions) -> torch.device:
-    """Return the device to train on."""
-    return torch.device(options.device or ("cuda" if torch.cuda.is_available() else "cpu"))
+    """Return the device to train on. SetupError where torch knows none of that name."""
+    name = options.device or ("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        return torch.device(name)
+    except RuntimeError:
+        raise SetupError(f"torch knows no device '{name}': take 'cpu', or a GPU as in 'cuda:1'") from None
 
 
 def without_dropout(network: Any) -> None:
