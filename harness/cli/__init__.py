@@ -10,6 +10,7 @@ import errno
 import importlib
 import os
 import pkgutil
+import signal
 import sys
 from collections.abc import Sequence
 
@@ -71,7 +72,9 @@ def cli() -> None:
 
 def main() -> None:
     """Run the command line."""
-    sys.exit(run(cli))
+    code = run(cli)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # one more Ctrl-C while the interpreter ends changes no exit code
+    sys.exit(code)
 
 
 def run(command: click.Command, words: Sequence[str] | None = None, name: str | None = None) -> int:
