@@ -21,7 +21,7 @@ from harness.core import Json
 from harness.errors import SetupError
 from training.learner import network
 from training.learner.network import Scorer
-from training.learner.options import LearnerOptions
+from training.learner.options import LearnerOptions, halves
 from training.packing import Rows
 
 TAG = "learner"
@@ -123,6 +123,6 @@ def settings(options: LearnerOptions, ranks: int) -> dict[str, Json]:
         "zero_optimization": zero,
         "zero_allow_untested_optimizer": True,
         "zero_force_ds_cpu_optimizer": False,
-        "bf16": {"enabled": options.precision == "bfloat16"},
+        "bf16": {"enabled": halves(options, network.device_of(options).type)},
         "steps_per_print": 1_000_000_000,
     }
