@@ -81,17 +81,17 @@ def text(told: Story, drawn: Sequence[str]) -> str:
     """Return an experiment's part of the page."""
     asked = told.experiment
     wanted = len(asked.arms) * len(asked.seeds)
-    there = sum(len(lines) for lines in told.arms.values())
+    made = [line for lines in told.arms.values() for line in lines.values()]
     parts = [f"### {asked.name}", asked.asks]
-    if there < wanted:
+    if len(made) < wanted:
         parts.append(
-            f"{there} of {wanted} runs are there; `python -m benchmarks training {asked.name}` makes the rest."
+            f"{len(made)} of {wanted} runs are there; `python -m benchmarks training {asked.name}` makes the rest."
         )
-    if there:
+    if made:
         parts += [_arms(told)]
-    if len(cores := sorted({line.cores for lines in told.arms.values() for line in lines.values()})) > 1:
+    if len(cores := sorted({line.cores for line in made})) > 1:
         parts.append(f"These runs had {' or '.join(map(str, cores))} cores each: their seconds cannot be compared.")
-    if len(machines := sorted({line.processor for lines in told.arms.values() for line in lines.values()})) > 1:
+    if len(machines := sorted({line.processor for line in made})) > 1:
         named = ", ".join(name or "not written down" for name in machines)
         parts.append(f"These runs are of several machines ({named}): seconds can be compared within one.")
     if any(each.effect for each in told.compared):

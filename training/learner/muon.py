@@ -50,27 +50,23 @@ class Muon(torch.optim.Optimizer):  # type: ignore[misc]
 
 def orthogonal(matrices: Sequence[Tensor]) -> list[Tensor]:
     """Return each matrix with its singular values brought to about 1 (0.7 to 1.2)."""
-    by_shape: dict[tuple[int, ...], list[int]] = defaultdict(list)
+    by_shape: dict[torch.Size, list[int]] = defaultdict(list)
     for number, each in enumerate(matrices):
-        by_shape[tuple(sorted(each.shape))].append(number)
+        by_shape[each.shape].append(number)
     found: dict[int, Tensor] = {}
     for numbers in by_shape.values():
-        lying = torch.stack([_turned(matrices[number], matrices[number]) for number in numbers])  # [n, few, many]
-        found |= zip(numbers, _iterated(lying).to(lying.dtype), strict=True)
-    return [_turned(found[number], each) for number, each in enumerate(matrices)]
-
-
-def _turned(matrix: Tensor, of: Tensor) -> Tensor:
-    """Return a matrix, transposed where `of` has more rows than columns."""
-    return matrix.mT if of.shape[0] > of.shape[1] else matrix
+        found |= zip(numbers, _iterated(torch.stack([matrices[number] for number in numbers])), strict=True)
+    return [found[number] for number in range(len(matrices))]
 
 
 def _iterated(matrices: Tensor) -> Tensor:
+    """Do it to matrices of one shape, lying, so that the products are of the shorter side: [n, rows, columns]."""
+    tall = matrices.shape[1] > matrices.shape[2]
     first, third, fifth = QUINTIC
     half = machine.has_bfloat16(matrices.device.type)
-    found = matrices.bfloat16() if half else matrices
+    found = (matrices.mT if tall else matrices).to(torch.bfloat16 if half else matrices.dtype)
     found = found / found.norm(dim=(1, 2), keepdim=True).clamp(min=SMALLEST_NORM)
     for _ in range(ITERATIONS):
         gram = found @ found.mT
         found = torch.baddbmm(found, torch.baddbmm(gram, gram, gram, beta=third, alpha=fifth), found, beta=first)
-    return found
+    return (found.mT if tall else found).to(matrices.dtype)

@@ -19,6 +19,7 @@ from torch.utils.checkpoint import checkpoint
 
 from harness.errors import SetupError
 from harness.models.hf.engine import pretrained
+from training import machine
 from training.learner.options import LearnerOptions, LoraOptions, halves
 from training.packing import Rows
 
@@ -90,7 +91,7 @@ def load(folder: Path, options: LearnerOptions) -> Any:
 
 def device_of(options: LearnerOptions) -> torch.device:
     """Return the device to train on. SetupError where torch knows none of that name."""
-    name = options.device or ("cuda" if torch.cuda.is_available() else "cpu")
+    name = options.device or machine.default_device()
     try:
         return torch.device(name)
     except RuntimeError:
