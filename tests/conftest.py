@@ -3,16 +3,38 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+
+from harness import cli
 
 ROOT = Path(__file__).resolve().parent.parent
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # A script's background job ignores Ctrl-C, and so would the programs that tests start and interrupt.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture(autouse=True)
+def interruptible() -> Iterator[None]:
+    """Fail a test that leaves Ctrl-C ignored, or taken by something else, for all that come after it."""
+    before = signal.getsignal(signal.SIGINT)
+    yield
+    left = signal.getsignal(signal.SIGINT)
+    signal.signal(signal.SIGINT, before)
+    assert left == before, f"a test leaves SIGINT to {left}"
+
+
+@pytest.fixture
+def run(capfd: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str]]:
+    """Return what runs the command line in this process: words -> exit code, standard output, standard error."""
+
+    def call(*words: str) -> tuple[int, str, str]:
+        return cli.run(cli.cli, words, "harness"), *capfd.readouterr()
+
+    return call
 
 
 @pytest.fixture(scope="session")

@@ -14,7 +14,6 @@ from typing import Any
 import pytest
 
 from harness import runlog
-from harness.cli import main
 from harness.errors import SetupError
 
 ROOT = Path(__file__).parents[2]
@@ -26,23 +25,6 @@ PLAY = ("eval", "--board", "", "--env", ENV)
 def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "200")
-
-
-def harness(
-    *arguments: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> tuple[int, str, str]:
-    """Run the command line in this process; return exit code, standard output, standard error."""
-    monkeypatch.setattr(sys, "argv", ["harness", *arguments])
-    with pytest.raises(SystemExit) as caught:
-        main()
-    out, err = capfd.readouterr()
-    assert isinstance(caught.value.code, int)
-    return caught.value.code, out, err
-
-
-@pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Any:
-    return lambda *arguments: harness(*arguments, monkeypatch=monkeypatch, capfd=capfd)
 
 
 def test_eval_prints_a_table_and_one_line_of_json(run: Any) -> None:

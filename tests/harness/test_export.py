@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,26 +14,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness import export, runlog
-from harness.cli import main
 from harness.core import Message, Tokens, ToolCall, Trajectory
 from training import samples
 
 Run = Callable[..., tuple[int, str, str]]
 
 
-@pytest.fixture
-def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Run:
+@pytest.fixture(autouse=True)
+def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-
-    def call(*words: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["harness", *words])
-        with pytest.raises(SystemExit) as caught:
-            main()
-        out, err = capfd.readouterr()
-        assert isinstance(caught.value.code, int)
-        return caught.value.code, out, err
-
-    return call
 
 
 ENV = "tests.training.provoking:make"

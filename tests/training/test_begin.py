@@ -20,7 +20,6 @@ import pytest
 pytest.importorskip("torch", reason="needs torch: pip install -e '.[train]'")
 pytest.importorskip("transformers", reason="needs transformers: pip install -e '.[train]'")
 
-from harness.cli import main
 from harness.core import Trajectory
 from harness.errors import SetupError
 from tests.training import beginner
@@ -265,18 +264,16 @@ def test_a_signal_that_is_ignored_stays_so(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_supervised_learning_by_command_goes_on_too(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Callable[..., tuple[int, str, str]]
 ) -> None:
     begun(beginner.recipe(copying=None, warm_start=None, tasks=8), tmp_path)
     monkeypatch.chdir(tmp_path)
 
     def learnt(out: str, code: int) -> str:
         words = ["--model", "made", "--out", out, "--env", beginner.ENV, "--tasks", "20", "--epochs", "3"]
-        monkeypatch.setattr(sys, "argv", ["harness", "sft", *words])
-        with pytest.raises(SystemExit) as caught:
-            main()
-        assert caught.value.code == code
-        return capfd.readouterr().err
+        ended, _, err = run("sft", *words)
+        assert ended == code
+        return err
 
     learnt("whole", 0)
     with monkeypatch.context() as patch:

@@ -13,13 +13,13 @@ import time
 import tomllib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from harness.cli import main
 from training import alarms, checkpoint, machine
 from training import recipe as recipes
 
@@ -56,20 +56,11 @@ Run = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture
-def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Run:
+def run(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PYTHONPATH", str(ROOT))  # for the processes that it starts
     (tmp_path / "small.toml").write_text(RECIPE)
-
-    def call(*words: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["harness", "train", *words])
-        with pytest.raises(SystemExit) as caught:
-            main()
-        out, err = capfd.readouterr()
-        assert isinstance(caught.value.code, int)
-        return caught.value.code, out, err
-
-    return call
+    return partial(run, "train")
 
 
 def test_a_dry_run_tells_the_recipe_the_room_and_the_tokens(run: Run) -> None:

@@ -23,7 +23,7 @@ from benchmarks.training.command import planned, program, wanted, with_needed
 from benchmarks.training.lines import Curve, Line, Scored
 from benchmarks.training.runner import Runner
 from benchmarks.training.table import EXPERIMENTS, FIVE, SMOKE, THREE, TUNING, Arm, Experiment, named
-from harness.cli import main
+from harness.cli import cli, run
 from harness.errors import SetupError
 from tests.training.making import attempt, group
 from training import begin
@@ -357,13 +357,10 @@ def test_the_figures_of_a_run_are_read_from_its_lines(tmp_path: Path) -> None:
     assert [measure.cut(curve, seconds) for seconds in (1, 20, 35, 43, 86)] == [1, 2, 2, 4, 8]
 
 
-def test_scores_are_read_task_by_task(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_scores_are_read_task_by_task(tmp_path: Path) -> None:
     out = tmp_path / "evaluations" / "validation-000002"
-    words = ["harness", "eval", "--model", "scripted/oracle", "--env", "db", "--split", "validation", "--limit", "3"]
-    monkeypatch.setattr(sys, "argv", [*words, "--out", str(out)])
-    with pytest.raises(SystemExit) as ended:
-        main()
-    assert ended.value.code == 0
+    words = ["eval", "--model", "scripted/oracle", "--env", "db", "--split", "validation", "--limit", "3"]
+    assert run(cli, [*words, "--out", str(out)]) == 0
     (score,) = measure.scored(out, "validation", 0.0)
     assert score.env == "db" and score.successes == (1, 1, 1) and list(score.values) == [1, 1, 1]
     made = [{"version": version, "seconds": 10.0 * version} for version in (1, 2)]

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
-import pytest
-
 from harness import runlog
-from harness.cli import main
+from harness.cli import cli, run
 from training import scores
 
 
-def test_a_score_is_there_when_its_evaluation_is_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_score_is_there_when_its_evaluation_is_whole(tmp_path: Path) -> None:
     out = tmp_path / "evaluations" / "validation-000010"
     words = ["--board", "", "--env", "tests.contracts.guessing:make", "--limit", "8", "--model", "scripted/oracle"]
-    monkeypatch.setattr(sys, "argv", ["harness", "eval", *words, "--out", str(out)])
-    with pytest.raises(SystemExit):
-        main()
+    assert run(cli, ["eval", *words, "--out", str(out)]) == 0
     (score,) = scores.read(tmp_path)
     assert (score.version, score.score, score.coverage) == (10, 1.0, 1.0)
     assert 0.5 < score.low < 1.0 == score.high
