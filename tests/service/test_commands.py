@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
@@ -186,17 +186,12 @@ async def test_a_worker_finds_its_controller_late_and_leaves_it_at_once_when_tol
     ],
 )
 def test_what_cannot_be_served_is_refused_in_one_sentence(
-    arguments: tuple[str, ...], said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    arguments: tuple[str, ...], said: str, monkeypatch: pytest.MonkeyPatch, run: Callable[..., tuple[int, str, str]]
 ) -> None:
-    from harness.cli import main
-
     for name in ("HARNESS_CLIENT_TOKEN", "HARNESS_WORKER_TOKEN"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr(sys, "argv", ["harness", *arguments])
-    with pytest.raises(SystemExit) as ended:
-        main()
-    text = capsys.readouterr().err
-    assert ended.value.code == 2 and said in text and text.count("\n") == 1
+    code, _, text = run(*arguments)
+    assert code == 2 and said in text and text.count("\n") == 1
 
 
 @pytest.mark.slow
