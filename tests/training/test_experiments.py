@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 import xml.etree.ElementTree as ElementTree
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import msgspec
@@ -23,7 +23,6 @@ from benchmarks.training.command import planned, program, wanted, with_needed
 from benchmarks.training.lines import Curve, Line, Scored
 from benchmarks.training.runner import Runner
 from benchmarks.training.table import EXPERIMENTS, FIVE, SMOKE, THREE, TUNING, Arm, Experiment, named
-from harness.cli import cli, run
 from harness.errors import SetupError
 from tests.training.making import attempt, group
 from training import begin
@@ -357,10 +356,10 @@ def test_the_figures_of_a_run_are_read_from_its_lines(tmp_path: Path) -> None:
     assert [measure.cut(curve, seconds) for seconds in (1, 20, 35, 43, 86)] == [1, 2, 2, 4, 8]
 
 
-def test_scores_are_read_task_by_task(tmp_path: Path) -> None:
+def test_scores_are_read_task_by_task(tmp_path: Path, run: Callable[..., tuple[int, str, str]]) -> None:
     out = tmp_path / "evaluations" / "validation-000002"
     words = ["eval", "--model", "scripted/oracle", "--env", "db", "--split", "validation", "--limit", "3"]
-    assert run(cli, [*words, "--out", str(out)]) == 0
+    assert run(*words, "--out", str(out))[0] == 0
     (score,) = measure.scored(out, "validation", 0.0)
     assert score.env == "db" and score.successes == (1, 1, 1) and list(score.values) == [1, 1, 1]
     made = [{"version": version, "seconds": 10.0 * version} for version in (1, 2)]

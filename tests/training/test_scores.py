@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 from harness import runlog
-from harness.cli import cli, run
 from training import scores
 
 
-def test_a_score_is_there_when_its_evaluation_is_whole(tmp_path: Path) -> None:
+def test_a_score_is_there_when_its_evaluation_is_whole(
+    tmp_path: Path, run: Callable[..., tuple[int, str, str]]
+) -> None:
     out = tmp_path / "evaluations" / "validation-000010"
     words = ["--board", "", "--env", "tests.contracts.guessing:make", "--limit", "8", "--model", "scripted/oracle"]
-    assert run(cli, ["eval", *words, "--out", str(out)]) == 0
+    assert run("eval", *words, "--out", str(out))[0] == 0
     (score,) = scores.read(tmp_path)
     assert (score.version, score.score, score.coverage) == (10, 1.0, 1.0)
     assert 0.5 < score.low < 1.0 == score.high

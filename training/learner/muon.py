@@ -2,7 +2,7 @@
 
 That one makes its updates orthogonal in bfloat16 wherever it runs, which a CPU without instructions for it is slow at:
 42 matrices of 128 x 128 to 128 x 512 took two such cores 2.0 s a step, and take them 0.08 s here, in float32. On two
-that have it (AMX) that one takes 0.051 s, this 0.019 s: it multiplies all matrices of one shape at once.
+that have it (AMX) that one takes 0.051 s a step, and this one, in bfloat16 there, 0.019 s.
 """
 
 from __future__ import annotations
