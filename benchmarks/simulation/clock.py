@@ -1,12 +1,14 @@
 """An event loop whose time jumps to the next timer: seconds of waiting pass at once, and always alike.
 
 Decided here: what is given to a thread runs at once and in place, so that nothing depends on how fast this machine is.
+A loop by the clock on the wall is for comparison; what it lost to the machine is told with what it found.
 """
 
 from __future__ import annotations
 
 import asyncio
 import selectors
+import time
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Executor
 from typing import Any, TypeVar, TypeVarTuple
@@ -56,3 +58,33 @@ def run(main: Coroutine[Any, Any, T]) -> T:
         return loop.run_until_complete(main)
     finally:
         loop.close()
+
+
+class _Counting(selectors.SelectSelector):
+    """A selector that adds up the time in which its loop did not wait for a timer, or waited longer than it meant to."""
+
+    lost = 0.0
+    _returned = 0.0
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        begun = time.monotonic()
+        if self._returned:
+            self.lost += begun - self._returned
+        ready = super().select(timeout)
+        self._returned = time.monotonic()
+        waited = self._returned - begun
+        # What made it ready is a thread that ended: in virtual time that takes none.
+        self.lost += waited if ready or timeout is None else max(0.0, waited - max(0.0, timeout))
+        return ready
+
+
+def run_by_the_wall(main: Coroutine[Any, Any, T]) -> tuple[T, float]:
+    """Run a coroutine in real time.
+
+    Returns its result, and the seconds that the machine took for itself: for work, threads and waking late. Without them
+    the coroutine would have ended sooner, but not by more than that.
+    """
+    selector = _Counting()
+    with asyncio.Runner(loop_factory=lambda: asyncio.SelectorEventLoop(selector)) as runner:
+        found = runner.run(main)
+    return found, selector.lost
