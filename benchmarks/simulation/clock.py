@@ -61,7 +61,7 @@ def run(main: Coroutine[Any, Any, T]) -> T:
 
 
 class _Counting(selectors.SelectSelector):
-    """A selector that adds up the time in which its loop did not wait for a timer, or waited longer than it meant to."""
+    """A selector that adds up the time in which its loop waited for no timer, or longer than it meant to."""
 
     lost = 0.0
     _returned = 0.0
@@ -81,8 +81,8 @@ class _Counting(selectors.SelectSelector):
 def run_by_the_wall(main: Coroutine[Any, Any, T]) -> tuple[T, float]:
     """Run a coroutine in real time.
 
-    Returns its result, and the seconds that the machine took for itself: for work, threads and waking late. Without them
-    the coroutine would have ended sooner, but not by more than that.
+    Returns its result, and the seconds that the machine took for itself: for work, threads and waking late. Without
+    them the coroutine would have ended sooner, but not by more than that.
     """
     selector = _Counting()
     with asyncio.Runner(loop_factory=lambda: asyncio.SelectorEventLoop(selector)) as runner:
