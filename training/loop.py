@@ -38,6 +38,8 @@ class Parts:
     """Returns how often a chat template rewrote a history, over all episodes."""
     sampler: PooledSampler
     learner: Learner
+    gold: Callable[[int], list[Sample]]
+    """Returns the gold play that the update of a version learns beside."""
     collector: Collector
     version: int
     """Of the weights that serve."""
@@ -64,7 +66,7 @@ async def train(parts: Parts) -> Path:
             batch = await parts.collector.batch()
             made, metrics = assess(batch, parts.recipe, parts.version)
             with learning.work():
-                metrics |= await parts.learner.update(made, parts.version)
+                metrics |= await parts.learner.update(made, parts.version, parts.gold(parts.version))
             folder = await publish(parts, made, metrics)
             parts.record(parts.version, {**metrics, **standing(parts, batch), "idle/learner": learning.idle()})
             if parts.version % parts.recipe.checkpoint_every == 0 or parts.version == parts.recipe.steps:

@@ -19,8 +19,9 @@ from training.values import Bools, Doubles, Floats, Ints, Sample
 
 PADDING = -1
 GRAIN = 32
-"""What the length of padded rows is a multiple of: for each new shape of a product of matrices in bfloat16, oneDNN writes
-code of its own on a CPU, which takes as long as a small model's product. GPUs too like even shapes."""
+"""What the length of padded rows is a multiple of. On a CPU, oneDNN compiles a product of matrices in bfloat16 for each
+new shape, which takes a small model as long as the product: rows of 300 to 1,100 tokens, four at a time, forward and
+backward, 1.4 million weights, two threads, took 163 ms, and 134 ms so. GPUs too like even shapes."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, slots=True)

@@ -23,7 +23,7 @@ from training.collect import CollectOptions
 from training.copying import CopyingOptions
 from training.credit.tan import FLOORS, Floors
 from training.curriculum import CurriculumOptions
-from training.learner.options import LearnerOptions
+from training.learner.options import LearnerOptions, Positive
 from training.policies import PoolOptions
 from training.process.options import TOGETHER, ProcessOptions
 from training.record import LogOptions
@@ -56,6 +56,17 @@ class BeginOptions(Strict, frozen=True, kw_only=True):
     """Share of the gold play that is told in other words, see `training/renaming.py`."""
     warm_start: WarmStartOptions | None = WarmStartOptions()
     """None begins with the model as it is."""
+
+
+class PtxOptions(Strict, frozen=True, kw_only=True):
+    """Gold play learnt beside own play: `training/ptx.py`."""
+
+    tasks: Mapping[str, Count]
+    """Environment -> how many of its train tasks, the first ones, under the settings of the warm start's gold play."""
+    sequences: Mapping[str, Count]
+    """Environment -> how many of these plays an update learns, shared out among its mini-batches."""
+    coefficient: Positive = 0.3
+    """γ: what their mean log-likelihood a token weighs beside the policy loss."""
 
 
 class ScoreOptions(Strict, frozen=True, kw_only=True):
@@ -103,6 +114,8 @@ class Recipe(Strict, frozen=True, kw_only=True):
     """Attempts of a group with an advantage below 0 that are trained on at most, by lot, weighing for the others; None
     trains on all."""
     aggregation: str = "task_mean"
+    ptx: PtxOptions | None = None
+    """Gold play learnt beside own play; None leaves it out."""
     checkpoint_every: Count = 10
     begin: BeginOptions = BeginOptions()
     collect: CollectOptions = CollectOptions()
@@ -124,21 +137,28 @@ class Recipe(Strict, frozen=True, kw_only=True):
         """What there is gold play of."""
         count = self.begin.tasks
         counts = dict.fromkeys(self.envs, count) if isinstance(count, int) else count
-        settings = {name: {**given, **self.begin.envs.get(name, {})} for name, given in self.envs.items()}
         return (
-            *(Gold(env=name, tasks=counts[name], settings=settings[name]) for name in self.envs),
+            *(Gold(env=name, tasks=counts[name], settings=self._gold_settings(name)) for name in self.envs),
             *(
-                msgspec.structs.replace(more, settings={**settings[more.env], **more.settings})
+                msgspec.structs.replace(more, settings={**self._gold_settings(more.env), **more.settings})
                 for more in self.begin.more
             ),
         )
 
     @property
+    def rehearsed(self) -> tuple[Gold, ...]:
+        """What there is gold play of beside own play."""
+        counts = {} if self.ptx is None else self.ptx.tasks
+        return tuple(Gold(env=name, tasks=counts[name], settings=self._gold_settings(name)) for name in sorted(counts))
+
+    def _gold_settings(self, env: str) -> Mapping[str, Json]:
+        return {**self.envs[env], **self.begin.envs.get(env, {})}
+
+    @property
     def shown(self) -> Mapping[str, int]:
-        """Environment -> how many of its train tasks, the first ones, the warm start learns to play."""
-        if self.begin.warm_start is None:
-            return {}
-        return {name: max(gold.tasks for gold in self.gold if gold.env == name) for name in self.envs}
+        """Environment -> how many of its train tasks, the first ones, there is gold play of that is learnt."""
+        learnt = (*(self.gold if self.begin.warm_start is not None else ()), *self.rehearsed)
+        return {name: max(each.tasks for each in learnt if each.env == name) for name in {each.env for each in learnt}}
 
     @property
     def learning(self) -> LearnerOptions:
@@ -192,11 +212,22 @@ def made(values: Mapping[str, Any], where: str) -> Recipe:
         raise SetupError(f"{where}: begin.more names '{odd[0]}', which envs does not: add it, or leave it out")
     if not isinstance(recipe.begin.tasks, int) and (odd := sorted(recipe.begin.tasks.keys() ^ recipe.envs.keys())):
         raise SetupError(f"{where}: begin.tasks and envs must name the same environments, and not '{odd[0]}' alone")
+    if recipe.ptx is not None:
+        _require_sense(recipe.ptx, recipe.envs, where)
     curriculum.require_sense(recipe.curriculum, recipe.envs)
     learner.require_sense(recipe.backend, recipe.learner)
     if recipe.eta < 0:
         raise SetupError(f"{where}: eta must be 0 or more, not {recipe.eta}")
     return recipe
+
+
+def _require_sense(ptx: PtxOptions, envs: Mapping[str, object], where: str) -> None:
+    if odd := sorted(ptx.tasks.keys() ^ ptx.sequences.keys()):
+        raise SetupError(f"{where}: ptx.tasks and ptx.sequences must name the same environments, not '{odd[0]}' alone")
+    if odd := sorted(ptx.tasks.keys() - envs.keys()):
+        raise SetupError(f"{where}: ptx names '{odd[0]}', which envs does not: add it, or leave it out")
+    if few := [name for name in sorted(ptx.tasks) if ptx.sequences[name] > ptx.tasks[name]]:
+        raise SetupError(f"{where}: ptx.sequences asks for more plays of '{few[0]}' an update than ptx.tasks has")
 
 
 def _nothing(values: Any) -> Any:

@@ -13,6 +13,7 @@ Decided here: in which order the parts are opened, what is put away when, and ho
 from __future__ import annotations
 
 import asyncio
+import functools
 import signal
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
@@ -26,7 +27,7 @@ from harness.core import Env, EnvOptions
 from harness.errors import SetupError
 from harness.models.local import LocalModel
 from harness.models.sampler import Sampler
-from training import budget, checkpoint, cluster, disk, machine, staleness
+from training import budget, checkpoint, cluster, disk, machine, partway, ptx, staleness
 from training import curriculum as choosing
 from training.begin import begin
 from training.buffer import Buffer
@@ -60,13 +61,15 @@ def run(recipe: Recipe, folder: Path, say: Say, *, resume: bool) -> list[Result]
     if told := budget.told_of_bfloat16(recipe, machine.default_device()):
         say(told)
     begin(recipe, folder / "base", say)
+    with partway.signals(partway.at_once):
+        gold = ptx.play(recipe, folder / "base", folder / "gold", say)
     try:
-        return asyncio.run(_scored(recipe, folder, say))
+        return asyncio.run(_scored(recipe, folder, gold, say))
     except asyncio.CancelledError as error:
         raise KeyboardInterrupt from error
 
 
-async def _scored(recipe: Recipe, folder: Path, say: Say) -> list[Result]:
+async def _scored(recipe: Recipe, folder: Path, gold: ptx.Plays, say: Say) -> list[Result]:
     """Train from where the newest checkpoint stands, and score."""
     task = asyncio.current_task()
     if task is not None:  # an end by SIGTERM is as orderly as one by Ctrl-C
@@ -77,13 +80,13 @@ async def _scored(recipe: Recipe, folder: Path, say: Say) -> list[Result]:
         stack.push_async_callback(scoring.close)
         if not resume:
             scoring.begin(0, base)
-        last = await trained(recipe, folder, base, scoring, resume=resume)
+        last = await trained(recipe, folder, base, gold, scoring, resume=resume)
         scoring.begin(recipe.steps, last)
         await scoring.wait()
     return await final(recipe, folder, scoring, base)
 
 
-async def trained(recipe: Recipe, folder: Path, base: Path, scoring: Scored, *, resume: bool) -> Path:
+async def trained(recipe: Recipe, folder: Path, base: Path, gold: ptx.Plays, scoring: Scored, *, resume: bool) -> Path:
     """Train to the end, from the last checkpoint again where the learner is lost. Return the folder of the weights."""
     folder, base = _absolute(folder), _absolute(base)
     settings = {name: EnvOptions(settings=values) for name, values in recipe.envs.items()}
@@ -91,7 +94,7 @@ async def trained(recipe: Recipe, folder: Path, base: Path, scoring: Scored, *, 
     for left in reversed(range(recipe.spread.restarts + 1)):
         try:
             async with AsyncExitStack() as stack:
-                parts = await make(recipe, folder, base, scoring, held_out, stack)
+                parts = await make(recipe, folder, base, gold, scoring, held_out, stack)
                 if resume:
                     scoring.say(f"taken up at update {parts.version}")
                 last = await unless_gone(train(parts), parts.gone)
@@ -136,6 +139,7 @@ async def make(
     recipe: Recipe,
     folder: Path,
     base: Path,
+    gold: ptx.Plays,
     scoring: Scored,
     held_out: Mapping[str, frozenset[str]],
     stack: AsyncExitStack,
@@ -197,6 +201,7 @@ async def make(
         forks=stage.forks,
         sampler=sampler,
         learner=made,
+        gold=functools.partial(ptx.batch, recipe, gold),
         collector=collector,
         version=version,
         record=record,

@@ -185,7 +185,7 @@ def step(backend: Backend, batch: Sequence[Segment], lr: float, micro_tokens: in
     import torch
 
     total = sum(segment.tokens for segment in batch)
-    made = [_sample(segment, number, 1 / total, observed) for number, segment in enumerate(batch)]
+    made = [sample(segment, number, 1 / total, observed) for number, segment in enumerate(batch)]
     micros = packing.plan(made, micro_tokens, packed=False)
     loss = 0.0
     for number, micro in enumerate(micros):
@@ -216,7 +216,7 @@ def segment(ids: Ints, mask: Bools) -> Segment:
     )
 
 
-def _sample(segment: Segment, number: int, coefficient: float, observed: float) -> Sample:
+def sample(segment: Segment, number: int, coefficient: float, observed: float = 0.0) -> Sample:
     """Return a sequence with what its tokens weigh where a sample has their advantages."""
     weights = segment.mask.astype(np.float32)
     kept = segment.mask

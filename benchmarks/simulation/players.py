@@ -206,7 +206,7 @@ class TracedLearner:
         self._token_seconds = costs.token_seconds(place.model, place.gpu, place.learner) / speed
         self._switch_seconds = switch_seconds / speed
 
-    async def update(self, samples: Sequence[Sample], version: int) -> Metrics:
+    async def update(self, samples: Sequence[Sample], version: int, gold: Sequence[Sample] = ()) -> Metrics:
         """Take as long as an update takes."""
         place = self._place
         lengths = [len(sample.segment.ids) * place.grain for sample in samples]

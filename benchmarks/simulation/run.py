@@ -221,6 +221,7 @@ class _Run:
             forks=lambda: model.forks,
             sampler=sampler,
             learner=self.learner,
+            gold=lambda version: [],
             collector=collector,
             version=0,
             record=self._record,

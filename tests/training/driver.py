@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 
 from harness.core import Json
-from training import run
+from training import ptx, run
 from training.recipe import Recipe
 
 
@@ -31,5 +31,6 @@ class Unscored:
 if __name__ == "__main__":
     folder, base, recipe = map(Path, sys.argv[1:4])
     wanted = msgspec.json.decode(recipe.read_bytes(), type=Recipe)
+    gold = ptx.play(wanted, base, folder / "gold", print)
     resume = (folder / "checkpoints").exists()
-    print(asyncio.run(run.trained(wanted, folder, base, Unscored(), resume=resume)))
+    print(asyncio.run(run.trained(wanted, folder, base, gold, Unscored(), resume=resume)))

@@ -24,6 +24,7 @@ SMALL = (
     "envs={db={}}", 'begin.shape="nano"', "begin.tasks=16", "begin.warm_start.seconds=5", "begin.warm_start.epochs=1",
     "groups=2", "collect.group_size=2", "running=4", "collect.limits.turns=2", "engine.answer_tokens=8",
     "score.tasks=2", "score.test_tasks=2", "score.every=2", "checkpoint_every=1",
+    "ptx.tasks.db=6", "ptx.sequences.db=3",
 )  # fmt: skip
 
 

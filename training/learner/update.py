@@ -39,6 +39,8 @@ class Micro:
     rows: Rows
     idle: bool
     """Of no weight: there so that all ranks have as many."""
+    gold: bool = False
+    """Learnt as it is, whatever it is worth."""
     prox: Tensor | None = None
     reference: Tensor | None = None
 
@@ -47,6 +49,8 @@ class Step(NamedTuple):
     """An optimizer step that was taken."""
 
     loss: float
+    gold: float
+    """What gold play has in the loss."""
     norm: float
     lr: float
     records: list[report.Record]
@@ -61,19 +65,25 @@ class Learner:
         self.steps = 0
         """Optimizer steps so far."""
 
-    def update(self, samples: Sequence[Sample], version: int) -> Metrics:
+    def update(self, samples: Sequence[Sample], version: int, gold: Sequence[Sample] = ()) -> Metrics:
         """Train on one batch by the policy loss.
 
         Args:
             samples: of the whole batch, the same on every rank.
             version: of the weights that it begins with.
+            gold: whose log-likelihood is learnt beside, each token by its advantage and coefficient.
 
         Raises:
             SetupError: the loss or its gradient is no finite number; the step was not taken.
         """
-        plan = [self._micros(part) for part in self._minibatches(samples, version)]
-        if not plan:
+        parts = self._minibatches(samples, version)
+        if not parts:
             return {"tokens/trained": 0, "loss": 0.0}
+        # Shared out one by one: each mini-batch has as many of them as can be.
+        plan = [
+            [*self._micros(part), *self._micros(gold[number :: len(parts)], gold=True)]
+            for number, part in enumerate(parts)
+        ]
         self._before(plan)
         done = [
             self._minibatch(micros, version, first=epoch == number == 0, scale=len(plan))
@@ -89,6 +99,7 @@ class Learner:
             "lr": done[-1].lr,
             "steps": self.steps,
             "tokens/computed": sum(micro.rows.size for micros in plan for micro in micros) * self.options.epochs,
+            **({"ptx/loss": float(np.mean([one.gold for one in done]))} if gold else {}),
             **report.metrics(records, version),
         }
 
@@ -138,20 +149,20 @@ class Learner:
         chosen = [{groups[place] for place in part} for part in parts]
         return [[sample for sample in useful if sample.group_id in part] for part in chosen]
 
-    def _micros(self, samples: Sequence[Sample]) -> list[Micro]:
+    def _micros(self, samples: Sequence[Sample], *, gold: bool = False) -> list[Micro]:
         """Return this rank's micro-batches of a mini-batch; every rank has as many."""
         plan = packing.plan(samples, self.options.micro_tokens, self.options.packed)
         each = math.ceil(len(plan) / self.backend.ranks)
         places = [self.backend.rank + turn * self.backend.ranks for turn in range(each)]
         return [
-            Micro(packing.rows(plan[min(place, len(plan) - 1)], self.options.packed), idle=place >= len(plan))
+            Micro(packing.rows(plan[min(place, len(plan) - 1)], self.options.packed), place >= len(plan), gold)
             for place in places
         ]
 
     def _before(self, plan: Sequence[Sequence[Micro]]) -> None:
         """Compute what the loss needs of the weights as they are."""
         wanted = self.options.loss
-        for micro in (micro for micros in plan for micro in micros):
+        for micro in (micro for micros in plan for micro in micros if not micro.gold):
             if wanted.correction != "bypass" and wanted.prox == "recompute":
                 with torch.no_grad():
                     micro.prox = self.backend.logprobs(micro.rows)
@@ -160,14 +171,25 @@ class Learner:
 
     def _minibatch(self, micros: Sequence[Micro], version: int, *, first: bool, scale: int) -> Step:
         """Take one step."""
-        loss, records = 0.0, []
+        losses, records = {False: 0.0, True: 0.0}, []
         for place, micro in enumerate(micros):
-            part, recorded = self._policy(micro, version, first=first, scale=scale)
-            loss += float(part.detach())
+            if micro.gold:
+                part = self._supervised(micro, scale)
+            else:
+                part, recorded = self._policy(micro, version, first=first, scale=scale)
+                records += [] if micro.idle else [recorded]
+            losses[micro.gold] += float(part.detach())
             self.backend.backward(part, last=place == len(micros) - 1)
-            records += [] if micro.idle else [recorded]
-        whole, rate = sum(self.backend.gather(loss)), self.rate(version)
-        return Step(whole, self._step(whole, rate), rate, records)
+        found = self.backend.gather(losses)
+        gold, rate = sum(one[True] for one in found), self.rate(version)
+        whole = sum(one[False] for one in found) + gold
+        return Step(whole, gold, self._step(whole, rate), rate, records)
+
+    def _supervised(self, micro: Micro, scale: int) -> Tensor:
+        """Return a micro-batch of gold play's part of its mini-batch's loss."""
+        logprobs = self.backend.logprobs(micro.rows)
+        worth = torch.from_numpy(micro.rows.tokens.advantages).to(logprobs.device)
+        return -(logprobs.double() * worth * _coefficients(micro, scale, logprobs.device)).sum()
 
     def _policy(self, micro: Micro, version: int, *, first: bool, scale: int) -> tuple[Tensor, report.Record]:
         """Return a micro-batch's part of its mini-batch's loss, and what to report of it."""

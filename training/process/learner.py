@@ -35,8 +35,8 @@ COLLECTIVE_SECONDS = 1800.0
 class Learner(Protocol):
     """What the loop asks of a learner."""
 
-    async def update(self, samples: Sequence[Sample], version: int) -> Metrics:
-        """Train on one batch. SetupError where its loss is no finite number."""
+    async def update(self, samples: Sequence[Sample], version: int, gold: Sequence[Sample] = ()) -> Metrics:
+        """Train on one batch, and on gold play beside it. SetupError where its loss is no finite number."""
         ...
 
     async def publish(self, root: Path, version: int) -> Path:
@@ -93,9 +93,9 @@ class Rank:
         self._base = base
         self._learner = learner.make(backend, base, options)
 
-    def update(self, samples: Sequence[Sample], version: int) -> Metrics:
-        """Train on one batch."""
-        return self._learner.update(samples, version)
+    def update(self, samples: Sequence[Sample], version: int, gold: Sequence[Sample] = ()) -> Metrics:
+        """Train on one batch, and on gold play beside it."""
+        return self._learner.update(samples, version, gold)
 
     def publish(self, root: Path, version: int) -> Path | None:
         """Write the weights as a snapshot; only rank 0 writes."""
@@ -124,9 +124,9 @@ class Ranks:
         self.callers = tuple(callers)
         self._options = options
 
-    async def update(self, samples: Sequence[Sample], version: int) -> Metrics:
-        """Train on one batch. SetupError where its loss is no finite number."""
-        found: Metrics = await self._call("update", samples, version)
+    async def update(self, samples: Sequence[Sample], version: int, gold: Sequence[Sample] = ()) -> Metrics:
+        """Train on one batch, and on gold play beside it. SetupError where its loss is no finite number."""
+        found: Metrics = await self._call("update", samples, version, gold)
         return found
 
     async def publish(self, root: Path, version: int) -> Path:

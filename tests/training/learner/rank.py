@@ -30,8 +30,8 @@ def main() -> None:
     settings = {"device": "cpu", "lr": 1e-3, "warmup": 0, "minibatches": 2, "micro_tokens": 64}
     wanted = msgspec.convert({**settings, **json.loads(options)}, LearnerOptions)
     one = learner.make(backend, Path(model), wanted)
-    samples = making.samples(9)
-    metrics = [one.update(samples, version) for version in range(2)]
+    samples, gold = making.samples(9), making.samples(3, seed=2)
+    metrics = [one.update(samples, version, gold) for version in range(2)]
     folder = Path(out)
     folder.mkdir(exist_ok=True)
     one.save(folder)
@@ -39,7 +39,7 @@ def main() -> None:
         distributed.barrier()  # rank 0 may still be writing
     again = learner.make(backend, Path(model), wanted)
     again.load(folder)
-    metrics += [one.update(samples, 2), again.update(samples, 2)]
+    metrics += [one.update(samples, 2, gold), again.update(samples, 2, gold)]
     weights = {name: each.detach().cpu() for name, each in one.weights().items()}
     if rank == "0":
         torch.save(weights, folder / "weights.pt")

@@ -241,6 +241,34 @@ def test_what_has_no_gradient_is_not_computed(nano: Path) -> None:
     assert held["tokens/computed"] == updated(nano, lr=1e-2)[0]["tokens/computed"]
 
 
+def gold(count: int) -> list[Sample]:
+    """Return samples whose mean log-likelihood a token is to be learnt."""
+    made = [replace(s, advantages=s.segment.mask.astype(np.float32)) for s in making.samples(count, seed=7)]
+    return [replace(each, coefficient=1 / sum(s.kept.sum() for s in made)) for each in made]
+
+
+def test_gold_play_is_learnt_beside_the_batch(nano: Path) -> None:
+    own, beside = models.make(nano, lr=1e-2), models.make(nano, lr=1e-2)
+    first = beside.update(SAMPLES, 0, gold(6))
+    assert first["loss"] == pytest.approx(own.update(SAMPLES, 0)["loss"] + first["ptx/loss"], rel=0.05)
+    assert first["ptx/loss"] == pytest.approx(np.log(models.VOCABULARY), rel=0.1), "it has learnt nothing yet"
+    for version in range(1, 5):
+        own.update(SAMPLES, version)
+        beside.update(SAMPLES, version, gold(6))
+    assert beside.update(SAMPLES, 5, gold(6))["ptx/loss"] < own.update(SAMPLES, 5, gold(6))["ptx/loss"] - 0.1
+
+
+@pytest.mark.parametrize("count", [1, 6])
+def test_gold_play_is_the_same_however_it_is_split(nano: Path, count: int) -> None:
+    options: dict[str, Any] = {"minibatches": 3, "lr": 1e-12}
+    whole, apart = models.make(nano, micro_tokens=100_000, **options), models.make(nano, micro_tokens=1, **options)
+    found, other = whole.update(SAMPLES, 0, gold(count)), apart.update(SAMPLES, 0, gold(count))
+    assert found["loss"] == pytest.approx(other["loss"], rel=1e-6)
+    assert found["grad_norm"] == pytest.approx(other["grad_norm"], rel=1e-5)
+    together = models.make(nano, **{**options, "minibatches": 1}).update(SAMPLES, 0, gold(count))
+    assert found["ptx/loss"] == pytest.approx(together["ptx/loss"], rel=1e-5), "mini-batches have it on average"
+
+
 def test_gradient_checkpointing_changes_memory_and_not_the_step(nano: Path) -> None:
     plain, kept = updated(nano), updated(nano, checkpointing=True)
     assert kept[0]["loss"] == pytest.approx(plain[0]["loss"], rel=1e-6)

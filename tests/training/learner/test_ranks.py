@@ -54,6 +54,7 @@ def alone(nano: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[list[An
 def assert_same(found: tuple[list[Any], dict[str, Any]], expected: tuple[list[Any], dict[str, Any]]) -> None:
     for one, other in zip(found[0], expected[0], strict=True):
         assert one["loss"] == pytest.approx(other["loss"], rel=1e-6)
+        assert one["ptx/loss"] == pytest.approx(other["ptx/loss"], rel=1e-6)
         assert one["grad_norm"] == pytest.approx(other["grad_norm"], rel=1e-5)
         assert one["tokens/trained"] == other["tokens/trained"]
         assert one["task/db/loss_share"] == pytest.approx(other["task/db/loss_share"], rel=1e-5)
