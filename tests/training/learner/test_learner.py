@@ -249,10 +249,10 @@ def gold(count: int) -> list[Sample]:
 
 def test_gold_play_is_learnt_beside_the_batch(nano: Path) -> None:
     own, beside = models.make(nano, lr=1e-2), models.make(nano, lr=1e-2)
-    first = beside.update(SAMPLES, 0, gold(6))
-    assert first["loss"] == pytest.approx(own.update(SAMPLES, 0)["loss"] + first["ptx/loss"], rel=0.05)
-    assert first["ptx/loss"] == pytest.approx(np.log(models.VOCABULARY), rel=0.1), "it has learnt nothing yet"
-    for version in range(1, 5):
+    still = models.make(nano, lr=1e-12)
+    found = still.update(SAMPLES, 0, gold(6))
+    assert found["loss"] == pytest.approx(still.update(SAMPLES, 0)["loss"] + found["ptx/loss"], rel=1e-5)
+    for version in range(5):
         own.update(SAMPLES, version)
         beside.update(SAMPLES, version, gold(6))
     assert beside.update(SAMPLES, 5, gold(6))["ptx/loss"] < own.update(SAMPLES, 5, gold(6))["ptx/loss"] - 0.1
