@@ -18,10 +18,6 @@ from numpy.typing import NDArray
 from training.values import Bools, Doubles, Floats, Ints, Sample
 
 PADDING = -1
-GRAIN = 32
-"""What the length of padded rows is a multiple of. On a CPU, oneDNN compiles a product of matrices in bfloat16 for each
-new shape, which takes a small model as long as the product: rows of 300 to 1,100 tokens, four at a time, forward and
-backward, 1.4 million weights, two threads, took 163 ms, and 134 ms so. GPUs too like even shapes."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, slots=True)
@@ -92,21 +88,16 @@ def _padded(samples: Iterable[Sample], most: int) -> list[list[list[Sample]]]:
     """Put neighbours together, a row each, while rows times the longest stay within bounds."""
     batches: list[list[list[Sample]]] = []
     for sample in samples:
-        longest = _even(len(batches[-1][0][0].segment.ids)) if batches else 0
+        longest = len(batches[-1][0][0].segment.ids) if batches else 0
         if not batches or longest * (len(batches[-1]) + 1) > most:
             batches.append([])
         batches[-1].append([sample])
     return batches
 
 
-def _even(length: int) -> int:
-    return -(-length // GRAIN) * GRAIN
-
-
 def rows(batch: Sequence[Sequence[Sample]], packed: bool) -> Rows:
     """Return one micro-batch of `plan` as arrays."""
     length = max(sum(len(sample.segment.ids) for sample in row) for row in batch)
-    length = length if packed else _even(length)
     shape = (len(batch), length)
     ids, positions = np.zeros(shape, np.int64), np.zeros(shape, np.int64)
     blocks, trained = np.full(shape, PADDING, np.int64), np.zeros(shape, np.bool_)
