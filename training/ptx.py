@@ -13,9 +13,11 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from harness.core import seed_of
-from harness.errors import SetupError, StorageError
-from training import disk, sft, warmstart
+import msgspec
+
+from harness.core import digest, seed_of
+from harness.errors import SetupError
+from training import partway, sft, warmstart
 from training.begin import gold_play
 from training.recipe import Recipe
 from training.values import Gold, Sample, Segment
@@ -33,26 +35,22 @@ def play(recipe: Recipe, base: Path, folder: Path, say: Callable[[str], None]) -
     """
     if recipe.ptx is None:
         return {}
-    found: dict[str, Sequence[Segment]] = {}
-    for gold in recipe.rehearsed:
-        work = folder / gold.env
-        try:
-            work.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise StorageError(disk.refusal(work, error)) from error
-
-        def make(gold: Gold = gold) -> Sequence[Segment]:
-            return sft.segments(base, gold_play(recipe, [gold]), recipe.begin.longest)
-
-        found[gold.env] = sft.kept_segments(work, make)
-        have, wanted = len(found[gold.env]), recipe.ptx.sequences[gold.env]
-        if have < wanted:
+    found = {gold.env: _segments(recipe, gold, base, folder / gold.env) for gold in recipe.rehearsed}
+    for name, wanted in recipe.ptx.sequences.items():
+        if (have := len(found[name])) < wanted:
             raise SetupError(
-                f"gold play of {gold.env} has {have} sequences of at most {recipe.begin.longest} tokens, fewer than "
+                f"gold play of {name} has {have} sequences of at most {recipe.begin.longest} tokens, fewer than "
                 f"the {wanted} that an update learns (ptx.sequences): raise ptx.tasks or begin.longest"
             )
     say(f"gold play beside own play: {sum(map(len, found.values())):,} sequences")
     return found
+
+
+def _segments(recipe: Recipe, gold: Gold, base: Path, work: Path) -> list[Segment]:
+    """Return what a folder keeps of this very gold play; else it is made."""
+    longest = recipe.begin.longest
+    partway.begun(work, digest(msgspec.to_builtins((gold, recipe.envs[gold.env], recipe.seed, longest))))
+    return sft.kept_segments(work, lambda: sft.segments(base, gold_play(recipe, [gold]), longest))
 
 
 def batch(recipe: Recipe, plays: Plays, version: int) -> list[Sample]:
@@ -60,13 +58,7 @@ def batch(recipe: Recipe, plays: Plays, version: int) -> list[Sample]:
     if recipe.ptx is None:
         return []
     draw = random.Random(seed_of("ptx", recipe.seed, version))
-    drawn = [
-        (name, each)
-        for name in sorted(plays)
-        for each in draw.sample(range(len(plays[name])), recipe.ptx.sequences[name])
-    ]
-    draw.shuffle(drawn)  # mini-batches share them out in this order
-    chosen = [plays[name][place] for name, place in drawn]
-    total = sum(segment.tokens for segment in chosen)
-    weight = recipe.ptx.coefficient / total
+    chosen = [each for name in sorted(plays) for each in draw.sample(plays[name], recipe.ptx.sequences[name])]
+    draw.shuffle(chosen)  # mini-batches share them out in this order
+    weight = recipe.ptx.coefficient / sum(segment.tokens for segment in chosen)
     return [warmstart.sample(segment, number, weight) for number, segment in enumerate(chosen)]

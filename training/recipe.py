@@ -6,7 +6,7 @@ checkpoint: another recipe does not take a run up.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -206,14 +206,12 @@ def made(values: Mapping[str, Any], where: str) -> Recipe:
     recipe = convert(Recipe, _nothing(values), where)
     if not recipe.envs:
         raise SetupError(f"{where}: envs names no environment to train on")
-    if unknown := [name for name in recipe.begin.envs if name not in recipe.envs]:
-        raise SetupError(f"{where}: begin.envs names '{unknown[0]}', which envs does not: add it, or leave it out")
-    if odd := [more.env for more in recipe.begin.more if more.env not in recipe.envs]:
-        raise SetupError(f"{where}: begin.more names '{odd[0]}', which envs does not: add it, or leave it out")
+    _require_trained(recipe.begin.envs, "begin.envs", recipe, where)
+    _require_trained([more.env for more in recipe.begin.more], "begin.more", recipe, where)
     if not isinstance(recipe.begin.tasks, int) and (odd := sorted(recipe.begin.tasks.keys() ^ recipe.envs.keys())):
         raise SetupError(f"{where}: begin.tasks and envs must name the same environments, and not '{odd[0]}' alone")
     if recipe.ptx is not None:
-        _require_sense(recipe.ptx, recipe.envs, where)
+        _require_sense(recipe.ptx, recipe, where)
     curriculum.require_sense(recipe.curriculum, recipe.envs)
     learner.require_sense(recipe.backend, recipe.learner)
     if recipe.eta < 0:
@@ -221,11 +219,16 @@ def made(values: Mapping[str, Any], where: str) -> Recipe:
     return recipe
 
 
-def _require_sense(ptx: PtxOptions, envs: Mapping[str, object], where: str) -> None:
+def _require_trained(named: Iterable[str], key: str, recipe: Recipe, where: str) -> None:
+    """Refuse a key that names an environment which is not trained on. SetupError."""
+    if unknown := [name for name in named if name not in recipe.envs]:
+        raise SetupError(f"{where}: {key} names '{unknown[0]}', which envs does not: add it, or leave it out")
+
+
+def _require_sense(ptx: PtxOptions, recipe: Recipe, where: str) -> None:
     if odd := sorted(ptx.tasks.keys() ^ ptx.sequences.keys()):
         raise SetupError(f"{where}: ptx.tasks and ptx.sequences must name the same environments, not '{odd[0]}' alone")
-    if odd := sorted(ptx.tasks.keys() - envs.keys()):
-        raise SetupError(f"{where}: ptx names '{odd[0]}', which envs does not: add it, or leave it out")
+    _require_trained(sorted(ptx.tasks), "ptx", recipe, where)
     if few := [name for name in sorted(ptx.tasks) if ptx.sequences[name] > ptx.tasks[name]]:
         raise SetupError(f"{where}: ptx.sequences asks for more plays of '{few[0]}' an update than ptx.tasks has")
 

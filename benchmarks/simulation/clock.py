@@ -63,13 +63,14 @@ def run(main: Coroutine[Any, Any, T]) -> T:
 class _Counting(selectors.SelectSelector):
     """A selector that adds up the time in which its loop waited for no timer, or longer than it meant to."""
 
-    lost = 0.0
-    _returned = 0.0
+    def __init__(self) -> None:
+        super().__init__()
+        self.lost = 0.0
+        self._returned = time.monotonic()
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         begun = time.monotonic()
-        if self._returned:
-            self.lost += begun - self._returned
+        self.lost += begun - self._returned
         ready = super().select(timeout)
         self._returned = time.monotonic()
         waited = self._returned - begun

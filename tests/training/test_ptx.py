@@ -63,6 +63,12 @@ def test_it_is_played_once(base: Path, folder: Path, monkeypatch: pytest.MonkeyP
     assert all(np.array_equal(one.ids, other.ids) for one, other in zip(first["db"], again["db"], strict=True))
 
 
+def test_other_gold_play_is_played_anew(base: Path, tmp_path: Path) -> None:
+    ptx.play(recipe(), base, tmp_path, lambda _: None)
+    fewer = recipe({**GIVEN, "tasks": {"db": 4}})
+    assert len(ptx.play(fewer, base, tmp_path, lambda _: None)["db"]) == 4
+
+
 def test_none_asked_for_is_none() -> None:
     plain = recipes.made({"name": "plain", "envs": {"db": {}}, "steps": 1}, "plain.toml")
     assert ptx.play(plain, Path("nowhere"), Path("nowhere"), pytest.fail) == {}

@@ -171,19 +171,19 @@ class Learner:
 
     def _minibatch(self, micros: Sequence[Micro], version: int, *, first: bool, scale: int) -> Step:
         """Take one step."""
-        losses, records = {False: 0.0, True: 0.0}, []
+        own, beside, records = 0.0, 0.0, []
         for place, micro in enumerate(micros):
             if micro.gold:
                 part = self._supervised(micro, scale)
+                beside += float(part.detach())
             else:
                 part, recorded = self._policy(micro, version, first=first, scale=scale)
+                own += float(part.detach())
                 records += [] if micro.idle else [recorded]
-            losses[micro.gold] += float(part.detach())
             self.backend.backward(part, last=place == len(micros) - 1)
-        found = self.backend.gather(losses)
-        gold, rate = sum(one[True] for one in found), self.rate(version)
-        whole = sum(one[False] for one in found) + gold
-        return Step(whole, gold, self._step(whole, rate), rate, records)
+        own, beside = map(sum, zip(*self.backend.gather((own, beside)), strict=True))
+        whole, rate = own + beside, self.rate(version)
+        return Step(whole, beside, self._step(whole, rate), rate, records)
 
     def _supervised(self, micro: Micro, scale: int) -> Tensor:
         """Return a micro-batch of gold play's part of its mini-batch's loss."""
