@@ -24,7 +24,8 @@ KEY = 16
 BEGINNING = ("envs", "begin", "engine", "collect")
 """What a warm start and its score depend on."""
 NOT_OF_CONTROLS = (
-    "steps", "groups", "credit", "tan", "negative", "imitation", "aggregation", "checkpoint_every", "pools", "score",
+    "steps", "groups", "credit", "tan", "negative", "imitation", "aggregation", "checkpoint_every", "pools", "ptx",
+    "score",
 )  # fmt: skip
 NOT_OF_THEIR_LEARNER = ("epochs", "minibatches", "loss")
 """What no control depends on: they learn as the warm start does (`benchmarks/training/controls.py`)."""
