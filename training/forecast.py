@@ -51,8 +51,10 @@ class Tokens(NamedTuple):
     """Of one update."""
     about_sampled: int | None
     """Of one update, where attempts are as long as gold play."""
+    beside: int | None
+    """Of gold play learnt beside own play (`ptx`), of one update, about; None where no gold play tells."""
     most_computed: int
-    """Positions of one update: every attempt as long as its context."""
+    """Positions of one update: every attempt as long as its context, every gold play as long as is kept."""
     updates: int
     evaluated: int
     """Attempts of all evaluations."""
@@ -128,22 +130,32 @@ def plays_of(recipe: Recipe) -> list[Play]:
 
 
 def tokens(recipe: Recipe, size: Size, plays: Sequence[Play]) -> Tokens:
-    """Return the token budget; the environments have equal shares of the attempts."""
+    """Return the token budget, the environments by their shares."""
     attempts = recipe.groups * recipe.collect.group_size
     answer = min(recipe.collect.params.max_output_tokens or recipe.engine.answer_tokens, recipe.engine.answer_tokens)
     longest = budget.context(recipe, size)
     bounded = [play.most_turns for play in plays if play.most_turns is not None]
     most = attempts * min(longest, max(bounded) * answer) if len(bounded) == len(plays) else attempts * longest
-    gold = [play.tokens for play in plays if not play.problem]
+    gold = {play.env: play.tokens for play in plays if not play.problem}
+    beside = recipe.ptx.sequences if recipe.ptx else {}
+    known = beside.keys() <= gold.keys()
     evaluations = 1 + recipe.steps // recipe.score.every
     return Tokens(
         attempts=attempts,
         most_sampled=most,
-        about_sampled=round(attempts * sum(gold) / len(gold)) if gold else None,
-        most_computed=budget.positions_of(recipe, size),
+        about_sampled=round(attempts * _mean(recipe, gold)) if gold else None,
+        beside=round(sum(count * gold[name] for name, count in beside.items())) if known else None,
+        most_computed=budget.positions_of(recipe, size) + sum(beside.values()) * recipe.begin.longest,
         updates=recipe.steps,
         evaluated=len(recipe.envs) * (evaluations * recipe.score.tasks + 3 * recipe.score.test_tasks),
     )
+
+
+def _mean(recipe: Recipe, gold: Mapping[str, float]) -> float:
+    """Return the tokens of an attempt, of environments that have their shares of the tokens, or of the groups."""
+    shares = {name: recipe.curriculum.shares.get(name, 1.0) for name in gold}
+    per = {name: shares[name] if recipe.curriculum.over == "groups" else shares[name] / gold[name] for name in gold}
+    return sum(per[name] * gold[name] for name in gold) / sum(per.values())
 
 
 def _play(recipe: Recipe, name: str) -> Play:
@@ -203,6 +215,7 @@ def _token_lines(recipe: Recipe, size: Size, plays: Sequence[Play]) -> list[str]
         f"tokens of an update: {recipe.groups} groups × {recipe.collect.group_size} attempts = {found.attempts:,}; "
         f"{about}at most {found.most_sampled:,}; at most {found.most_computed:,} positions trained through",
         f"tokens of {found.updates:,} updates: {total}at most {found.updates * found.most_sampled:,} sampled",
+        *_beside_lines(recipe, found),
         f"an attempt: at most {budget.context(recipe, size):,} tokens, {recipe.engine.answer_tokens:,} sampled a turn",
     ]
     for play in plays:
@@ -210,6 +223,14 @@ def _token_lines(recipe: Recipe, size: Size, plays: Sequence[Play]) -> list[str]
         gold = f"gold play: {play.turns:.1f} turns, about {play.tokens:,.0f} tokens sampled"
         lines.append(f"  {play.env}: {most}; {f'no gold play here: {play.problem}' if play.problem else gold}")
     return [*lines, f"evaluations: at most {found.evaluated:,} attempts"]
+
+
+def _beside_lines(recipe: Recipe, found: Tokens) -> list[str]:
+    if recipe.ptx is None:
+        return []
+    plays = ", ".join(f"{count:,} of {name}" for name, count in recipe.ptx.sequences.items())
+    about = "" if found.beside is None else f", about {found.beside:,} tokens"
+    return [f"gold play learnt beside in an update (ptx.sequences): {plays}{about}"]
 
 
 def _key(key: str) -> str:

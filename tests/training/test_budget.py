@@ -179,12 +179,38 @@ def test_tokens_are_bounded_by_turns_answers_and_context() -> None:
     plays = [Play("alfworld", 12, 6.0, 120.0, ""), Play("webshop", 10, 4.0, 80.0, "")]
     size = budget.size_of(wanted)
     found = forecast.tokens(wanted, size, plays)
-    assert (found.attempts, found.most_sampled, found.about_sampled) == (64, 64 * 12 * 48, 64 * 100)
-    assert found.most_computed == 64 * 4096
+    assert (found.attempts, found.most_sampled, found.about_sampled) == (64, 64 * 12 * 48, 64 * 96)
+    assert (found.most_computed, found.beside) == (64 * 4096, 0)
     assert found.evaluated == 2 * ((1 + 6) * 60 + 3 * 200)
     unbounded = [plays[0]._replace(most_turns=None, problem="no machine")]
     found = forecast.tokens(wanted, size, unbounded)
     assert (found.most_sampled, found.about_sampled) == (64 * 4096, None)
+
+
+@pytest.mark.parametrize(
+    ("course", "mean"),
+    [
+        ({"over": "groups"}, 100.0),
+        ({"over": "groups", "shares": {"alfworld": 3}}, 110.0),
+        ({"shares": {"alfworld": 3}}, 4 / (3 / 120 + 1 / 80)),
+    ],
+)
+def test_tokens_are_forecast_by_the_shares_that_the_curriculum_holds(course: dict[str, Any], mean: float) -> None:
+    wanted = recipe(curriculum=course)
+    plays = [Play("alfworld", 12, 6.0, 120.0, ""), Play("webshop", 10, 4.0, 80.0, "")]
+    assert forecast.tokens(wanted, budget.size_of(wanted), plays).about_sampled == round(64 * mean)
+
+
+def test_gold_play_beside_own_play_is_forecast() -> None:
+    wanted = recipe(ptx={"tasks": {"alfworld": 20}, "sequences": {"alfworld": 8}})
+    plays = [Play("alfworld", 12, 6.0, 120.0, ""), Play("webshop", 10, 4.0, 80.0, "")]
+    size = budget.size_of(wanted)
+    found = forecast.tokens(wanted, size, plays)
+    assert (found.beside, found.most_computed) == (8 * 120, 64 * 4096 + 8 * wanted.begin.longest)
+    unknown = [plays[0]._replace(problem="no machine"), plays[1]]
+    assert forecast.tokens(wanted, size, unknown).beside is None
+    told = forecast.text(wanted, size, [], Path(), plays)
+    assert "# gold play learnt beside in an update (ptx.sequences): 8 of alfworld, about 960 tokens" in told
 
 
 def test_the_machine_is_read_from_the_kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
