@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import statistics
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -153,9 +154,8 @@ def tokens(recipe: Recipe, size: Size, plays: Sequence[Play]) -> Tokens:
 
 def _mean(recipe: Recipe, gold: Mapping[str, float]) -> float:
     """Return the tokens of an attempt, of environments that have their shares of the tokens, or of the groups."""
-    shares = {name: recipe.curriculum.shares.get(name, 1.0) for name in gold}
-    per = {name: shares[name] if recipe.curriculum.over == "groups" else shares[name] / gold[name] for name in gold}
-    return sum(per[name] * gold[name] for name in gold) / sum(per.values())
+    mean = statistics.fmean if recipe.curriculum.over == "groups" else statistics.harmonic_mean
+    return mean(gold.values(), weights=[recipe.curriculum.shares.get(name, 1.0) for name in gold])
 
 
 def _play(recipe: Recipe, name: str) -> Play:
