@@ -199,6 +199,8 @@ def test_tokens_are_forecast_by_the_shares_that_the_curriculum_holds(course: dic
     wanted = recipe(curriculum=course)
     plays = [Play("alfworld", 12, 6.0, 120.0, ""), Play("webshop", 10, 4.0, 80.0, "")]
     assert forecast.tokens(wanted, budget.size_of(wanted), plays).about_sampled == round(64 * mean)
+    silent = [plays[0]._replace(tokens=0.0), plays[1]]
+    assert forecast.tokens(wanted, budget.size_of(wanted), silent).about_sampled is not None
 
 
 def test_gold_play_beside_own_play_is_forecast() -> None:
