@@ -39,12 +39,12 @@ class DeepSpeedBackend:
         deepspeed.init_distributed(dist_backend="nccl" if cuda else "gloo", verbose=False)
         self.rank, self.ranks = distributed.get_rank(), distributed.get_world_size()
         self.network = network.load(folder, options)
-        # DeepSpeed casts the weights itself: no autocast beside it.
-        scorer = Scorer(self.network, options, autocast=False)
+        # DeepSpeed casts the weights itself, and gathers them as each module of the model is called.
+        scorer = Scorer(self.network, options, autocast=False, own=False)
         self._reference: Scorer | None = None
         if options.loss.kl > 0 and options.lora is None:
             frozen = copy.deepcopy(self.network).requires_grad_(False)
-            self._reference = Scorer(frozen, options, autocast=False)
+            self._reference = Scorer(frozen, options, autocast=False, own=False)
         trained = [each for each in self.network.parameters() if each.requires_grad]
         self._engine, self._optimizer, _, _ = deepspeed.initialize(
             model=scorer,

@@ -20,6 +20,7 @@ from torch.utils.checkpoint import checkpoint
 from harness.errors import SetupError
 from harness.models.hf.engine import pretrained
 from training import machine
+from training.learner import qwen3
 from training.learner.options import LearnerOptions, LoraOptions, halves
 from training.packing import Rows
 
@@ -31,10 +32,12 @@ ADAPTER = "default"
 class Scorer(nn.Module):  # type: ignore[misc]
     """A causal language model that answers log-probabilities."""
 
-    def __init__(self, network: Any, options: LearnerOptions, *, autocast: bool = True) -> None:
+    def __init__(self, network: Any, options: LearnerOptions, *, autocast: bool = True, own: bool = True) -> None:
+        """Take a model, and whether passes may be cast here, and be made by `qwen3` where it fits."""
         super().__init__()
         self.network = network
         self._autocast = autocast and halves(options, network.device.type)
+        self._own = own and not options.checkpointing and qwen3.fits(network)
         self._by_positions = "flash" in str(getattr(network.config, "_attn_implementation", ""))
 
     def forward(self, rows: Rows) -> Tensor:
@@ -44,9 +47,18 @@ class Scorer(nn.Module):  # type: ignore[misc]
         trained = torch.from_numpy(rows.trained).to(device)
         temperatures = torch.from_numpy(rows.tokens.temperatures).to(device)
         with torch.autocast(device.type, torch.bfloat16, enabled=self._autocast):
-            hidden = self.network.base_model(input_ids=ids, use_cache=False, **self._attention(rows, device))[0]
-            before = hidden[:, :-1][trained[:, 1:]]  # [n, hidden] what each token is predicted from
+            before = self._before(rows, ids, trained)  # [n, hidden] what each token is predicted from
             return token_logprobs(self.network.get_output_embeddings(), before, ids[trained], temperatures)
+
+    def _before(self, rows: Rows, ids: Tensor, trained: Tensor) -> Tensor:
+        """Return what the head reads where the next token is trained on: [n, hidden]."""
+        attention = self._attention(rows, ids.device)
+        if self._own:
+            positions = attention.get("position_ids", torch.arange(ids.shape[1], device=ids.device)[None])
+            seen = attention["attention_mask"][:, 0] if rows.packed else None
+            return qwen3.hidden(self.network, ids, positions, seen, functional.pad(trained[:, 1:], (0, 1)))
+        hidden = self.network.base_model(input_ids=ids, use_cache=False, **attention)[0]
+        return hidden[:, :-1][trained[:, 1:]]
 
     def _attention(self, rows: Rows, device: torch.device) -> dict[str, Tensor]:
         """Say who sees whom. Padding comes last, so a causal model's own mask keeps it out of sight."""
