@@ -8,53 +8,29 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 import numpy as np
 import torch
-from transformers import Qwen3Config, Qwen3ForCausalLM
+from transformers import Qwen3ForCausalLM
 
-from harness.newmodel import SHAPES
+from harness.newmodel import SHAPES, configuration
+from training import packing, warmstart
 from training.learner.network import Scorer
 from training.learner.options import LearnerOptions, Precision
-from training.packing import Rows, Tokens
+from training.packing import Rows
 
+SHAPE = SHAPES["tiny"]
 ROWS, LENGTH, EVERY, SAMPLED = 4, 1000, 84, 12
 ROUNDS = 15
 
 
-def model() -> Qwen3ForCausalLM:
-    """Return a model of the shape of `tiny`."""
-    shape = SHAPES["tiny"]
-    config = Qwen3Config(
-        vocab_size=shape.vocabulary, hidden_size=shape.hidden, num_hidden_layers=shape.layers,
-        num_attention_heads=shape.heads, num_key_value_heads=shape.key_value_heads, head_dim=shape.head_size,
-        intermediate_size=shape.feed_forward, max_position_embeddings=shape.context,
-    )  # fmt: skip
-    return Qwen3ForCausalLM(config).train()
-
-
-def rows(trained: np.ndarray) -> Rows:
-    """Return a micro-batch of random ids that trains on these positions: [rows, length] bool."""
-    zeros = np.zeros(int(trained.sum()))
-    ids = np.random.default_rng(0).integers(0, SHAPES["tiny"].vocabulary, trained.shape)
-    counts = dict.fromkeys(("versions", "pools", "turns", "envs"), zeros.astype(np.int64))
-    tokens = Tokens(
-        logprobs=zeros.astype(np.float32), mixed_kv=zeros.astype(np.bool_), temperatures=np.float32(zeros + 1),
-        advantages=zeros.astype(np.float32), coefficients=zeros, **counts,
-    )  # fmt: skip
-    places = np.zeros_like(ids)
-    return Rows(ids=ids, positions=places, blocks=places, trained=trained, packed=False, tokens=tokens, env_names=())
-
-
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """Compute on one thread, as beside an engine."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
+def rows(observed: float) -> Rows:
+    """Return a micro-batch of random ids; with `observed` above 0 what is read is trained on as well."""
+    draw = np.random.default_rng(0)
+    mask = np.arange(LENGTH) % EVERY >= EVERY - SAMPLED
+    plays = [warmstart.segment(draw.integers(0, SHAPE.vocabulary, LENGTH), mask) for _ in range(ROWS)]
+    (batch,) = packing.plan([warmstart.sample(play, 0, 1.0, observed) for play in plays], ROWS * LENGTH, packed=False)
+    return packing.rows(batch, packed=False)
 
 
 def seconds(scorers: tuple[Scorer, Scorer], batch: Rows) -> tuple[float, float]:
@@ -71,16 +47,15 @@ def seconds(scorers: tuple[Scorer, Scorer], batch: Rows) -> tuple[float, float]:
 
 def main() -> None:
     """Print the table."""
-    positions = np.arange(LENGTH) % EVERY
-    sampled = np.tile((positions >= EVERY - SAMPLED) & (np.arange(LENGTH) > 0), (ROWS, 1))
-    read = np.tile(np.arange(LENGTH) > 0, (ROWS, 1))
     precisions: tuple[Precision, ...] = ("bfloat16", "float32")
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)  # as beside an engine
     print("| passes in | trained on | transformers, ms | here, ms | ratio |\n|---|---|---|---|---|")
-    with one_thread():
-        for precision in precisions:
-            options = LearnerOptions(device="cpu", precision=precision)
-            made = model()
-            scorers = Scorer(made, options, own=False), Scorer(made, options)
-            for name, trained in (("what was sampled", sampled), ("all", read)):
-                theirs, ours = seconds(scorers, rows(trained))
-                print(f"| {precision} | {name} | {1000 * theirs:.0f} | {1000 * ours:.0f} | {theirs / ours:.2f} |")
+    for precision in precisions:
+        options = LearnerOptions(device="cpu", precision=precision)
+        made = Qwen3ForCausalLM(configuration(SHAPE)).train()
+        scorers = Scorer(made, options, own=False), Scorer(made, options)
+        for name, observed in (("what was sampled", 0.0), ("all", 1.0)):
+            theirs, ours = seconds(scorers, rows(observed))
+            print(f"| {precision} | {name} | {1000 * theirs:.0f} | {1000 * ours:.0f} | {theirs / ours:.2f} |")
+    torch.set_num_threads(threads)

@@ -22,7 +22,7 @@ from harness.core import EnvOptions, Json, Trajectory, digest
 from harness.errors import SetupError
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerFast
+    from transformers import PreTrainedTokenizerFast, Qwen3Config
 
 MARKS = (
     "<|endoftext|>",
@@ -157,7 +157,7 @@ def make(folder: Path, shape: Shape, plays: Sequence[Trajectory], seed: int) -> 
         raise SetupError(f"a tokenizer is trained on train tasks alone, not on '{wrong.split}' of {wrong.env}")
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise SetupError(f"{folder} is not empty: give --out another folder")
-    from transformers import Qwen3Config, Qwen3ForCausalLM, set_seed
+    from transformers import Qwen3ForCausalLM, set_seed
     from transformers.utils import logging
 
     logging.disable_progress_bar()
@@ -166,17 +166,8 @@ def make(folder: Path, shape: Shape, plays: Sequence[Trajectory], seed: int) -> 
     tokenizer = train_tokenizer(plays, shape)
     set_seed(seed)
     model: Any = Qwen3ForCausalLM(
-        Qwen3Config(
-            vocab_size=len(tokenizer),
-            hidden_size=shape.hidden,
-            num_hidden_layers=shape.layers,
-            num_attention_heads=shape.heads,
-            num_key_value_heads=shape.key_value_heads,
-            head_dim=shape.head_size,
-            intermediate_size=shape.feed_forward,
-            max_position_embeddings=shape.context,
-            rope_theta=lookback.ROPE_THETA if shape.copies else 1e4,
-            tie_word_embeddings=False,
+        configuration(
+            shape._replace(vocabulary=len(tokenizer)),
             bos_token_id=None,
             eos_token_id=tokenizer.convert_tokens_to_ids(END_OF_TURN),
             pad_token_id=tokenizer.convert_tokens_to_ids(MARKS[0]),
@@ -196,6 +187,25 @@ def make(folder: Path, shape: Shape, plays: Sequence[Trajectory], seed: int) -> 
     finally:
         shutil.rmtree(staging, ignore_errors=True)
     return Made(folder, int(model.num_parameters()), len(tokenizer), len(plays))
+
+
+def configuration(shape: Shape, **further: Any) -> Qwen3Config:
+    """Return the configuration of a model of a shape, with further settings of its own."""
+    from transformers import Qwen3Config
+
+    return Qwen3Config(
+        vocab_size=shape.vocabulary,
+        hidden_size=shape.hidden,
+        num_hidden_layers=shape.layers,
+        num_attention_heads=shape.heads,
+        num_key_value_heads=shape.key_value_heads,
+        head_dim=shape.head_size,
+        intermediate_size=shape.feed_forward,
+        max_position_embeddings=shape.context,
+        rope_theta=lookback.ROPE_THETA if shape.copies else 1e4,
+        tie_word_embeddings=False,
+        **further,
+    )
 
 
 def train_tokenizer(plays: Sequence[Trajectory], shape: Shape) -> PreTrainedTokenizerFast:

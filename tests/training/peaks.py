@@ -14,8 +14,9 @@ from pathlib import Path
 import msgspec
 import numpy as np
 import torch
-from transformers import Qwen3Config, Qwen3ForCausalLM
+from transformers import Qwen3ForCausalLM
 
+from harness import newmodel
 from training import budget, learner, machine, warmstart
 from training.learner.options import LearnerOptions
 from training.recipe import Recipe
@@ -46,14 +47,9 @@ def main() -> None:
     torch.set_num_threads(1)
     recipe = msgspec.convert({"name": "peak", "envs": {}, "steps": 1, "begin": {"shape": shape}}, Recipe)
     size = budget.size_of(recipe)
-    config = Qwen3Config(
-        vocab_size=size.vocabulary, hidden_size=size.hidden, num_hidden_layers=size.layers, head_dim=size.head_size,
-        num_attention_heads=size.heads, num_key_value_heads=size.key_value_heads, tie_word_embeddings=False,
-        intermediate_size=size.feed_forward, max_position_embeddings=size.context,
-    )  # fmt: skip
     options = LearnerOptions(minibatches=1, micro_tokens=micro_tokens, device="cpu")
     with tempfile.TemporaryDirectory() as folder:
-        Qwen3ForCausalLM(config).save_pretrained(folder)
+        Qwen3ForCausalLM(newmodel.configuration(newmodel.SHAPES[shape])).save_pretrained(folder)
         made = learner.make("torch", Path(folder), options)
     draw = np.random.default_rng(0)
     made.update(samples([16, 16], size.vocabulary, draw), 0)  # libraries, gradients and optimizer are there now

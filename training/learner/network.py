@@ -37,7 +37,8 @@ class Scorer(nn.Module):  # type: ignore[misc]
         super().__init__()
         self.network = network
         self._autocast = autocast and halves(options, network.device.type)
-        self._own = own and not options.checkpointing and qwen3.fits(network)
+        self._own = own and qwen3.fits(network)
+        self._checkpointing = options.checkpointing
         self._by_positions = "flash" in str(getattr(network.config, "_attn_implementation", ""))
 
     def forward(self, rows: Rows) -> Tensor:
@@ -54,9 +55,8 @@ class Scorer(nn.Module):  # type: ignore[misc]
         """Return what the head reads where the next token is trained on: [n, hidden]."""
         attention = self._attention(rows, ids.device)
         if self._own:
-            positions = attention.get("position_ids", torch.arange(ids.shape[1], device=ids.device)[None])
-            seen = attention["attention_mask"][:, 0] if rows.packed else None
-            return qwen3.hidden(self.network, ids, positions, seen, functional.pad(trained[:, 1:], (0, 1)))
+            asked = functional.pad(trained[:, 1:], (0, 1))
+            return qwen3.hidden(self.network, ids, asked, checkpointing=self._checkpointing, **attention)
         hidden = self.network.base_model(input_ids=ids, use_cache=False, **attention)[0]
         return hidden[:, :-1][trained[:, 1:]]
 

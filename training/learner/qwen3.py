@@ -7,11 +7,13 @@ read is long and what is said is short. The weights, and all that has some, are 
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 from torch.nn import functional
+from torch.utils.checkpoint import checkpoint
 
 MOST_ASKED = 0.5
 """Share of a row's positions up to which the last layer asks at those alone."""
@@ -45,37 +47,49 @@ def fits(network: Any) -> bool:
     return named and set(network.config.layer_types) == {"full_attention"}
 
 
-def hidden(network: Any, ids: Tensor, positions: Tensor, seen: Tensor | None, asked: Tensor) -> Tensor:
+def hidden(
+    network: Any,
+    ids: Tensor,
+    asked: Tensor,
+    *,
+    position_ids: Tensor | None = None,
+    attention_mask: Tensor | None = None,
+    checkpointing: bool = False,
+) -> Tensor:
     """Return what the head reads at the positions that are asked for, row by row: [n, hidden].
 
     Args:
         network: a model that fits.
         ids: [rows, length].
-        positions: [rows or 1, length] of each token in its text.
-        seen: [rows, length, length] bool, which tokens each one sees; None stands for all up to it.
         asked: [rows, length] bool.
+        position_ids: [rows, length] of each token in its text; None counts from the row's beginning.
+        attention_mask: [rows, 1, length, length] bool, which tokens each one sees; None stands for all up to it.
+        checkpointing: compute a layer's activations again instead of keeping them.
     """
     model = network.base_model
     stream = model.embed_tokens(ids)  # [rows, length, hidden]
     halved = torch.is_autocast_enabled(ids.device.type)
     dtype = torch.get_autocast_dtype(ids.device.type) if halved else stream.dtype
+    positions = torch.arange(ids.shape[1], device=ids.device)[None] if position_ids is None else position_ids
     cos, sin = (each[:, None] for each in model.rotary_emb(stream.float(), positions))
     first, second = sin.chunk(2, -1)
     angles = Angles(cos, torch.cat([-first, second], -1))
+    through = partial(checkpoint, _layer, use_reentrant=False) if checkpointing else _layer
     *before, last = model.layers
     for layer in before:
-        stream = _layer(layer, stream, angles, seen, dtype, None)
+        stream = through(layer, stream, angles, attention_mask, dtype, None)
     places = _places(asked)
-    few = places.index.shape[1] <= MOST_ASKED * ids.shape[1]
-    stream = _layer(last, stream, angles, seen, dtype, places if few else None)
+    stream = through(last, stream, angles, attention_mask, dtype, places)
     # Each is normalised by itself, so what is left out first costs nothing.
-    return _norm(model.norm, stream[places.valid if few else asked], dtype)
+    return _norm(model.norm, stream[asked if places is None else places.valid], dtype)
 
 
-def _places(asked: Tensor) -> Places:
-    """Return the positions that are asked for; a row of none has one that is filled up."""
+def _places(asked: Tensor) -> Places | None:
+    """Return the positions that are asked for, None where they are many; a row of none has one that is filled up."""
     counts = asked.sum(1)
     most = max(1, int(counts.max()))
+    if most > MOST_ASKED * asked.shape[1]:
+        return None
     index = asked.to(torch.uint8).argsort(dim=1, descending=True, stable=True)[:, :most]
     return Places(index, torch.arange(most, device=asked.device) < counts[:, None])
 
@@ -90,7 +104,8 @@ def _layer(
     values = _heads(attention.v_proj(read), attention.head_dim)
     if places is not None:
         length = torch.arange(stream.shape[1], device=stream.device)
-        seen = places.index[:, :, None] >= length if seen is None else places.of(seen)  # [rows, most, length]
+        of_places = places.index[:, :, None] >= length if seen is None else places.of(seen[:, 0])
+        seen = of_places[:, None]  # [rows, 1, most, length]
         stream, read = places.of(stream), places.of(read)
         angles = Angles(*(places.of(each[:, 0].expand(len(stream), -1, -1))[:, None] for each in angles))
     queries = _turned_heads(attention.q_norm, attention.q_proj(read), angles, dtype)
@@ -98,7 +113,7 @@ def _layer(
         queries,
         keys,
         values,
-        attn_mask=None if seen is None else seen[:, None],
+        attn_mask=seen,
         is_causal=seen is None,
         scale=attention.scaling,
         enable_gqa=attention.num_key_value_groups > 1,

@@ -66,8 +66,8 @@ def test_a_row_of_which_nothing_is_asked_gives_nothing(nano: Path) -> None:
     model = network.load(nano, LearnerOptions(device="cpu"))
     ids = torch.arange(1, 13).view(2, 6)
     asked = torch.tensor([[False] * 6, [False, True, False, False, True, False]])
-    both = qwen3.hidden(model, ids, torch.arange(6)[None], None, asked)
-    alone = qwen3.hidden(model, ids[1:], torch.arange(6)[None], None, asked[1:])
+    both = qwen3.hidden(model, ids, asked)
+    alone = qwen3.hidden(model, ids[1:], asked[1:])
     assert both.shape == (2, 32)
     assert torch.allclose(both, alone, atol=1e-6)
 
@@ -81,3 +81,8 @@ def test_adapters_have_their_gradient(nano: Path) -> None:
     pytest.importorskip("peft", reason="needs peft: pip install -e '.[train]'")
     (batch,) = packing.plan(ALL, 100_000, packed=False)
     assert_alike(nano, packing.rows(batch, packed=False), 2e-5, lora=LoraOptions(rank=2))
+
+
+def test_activations_that_are_computed_again_are_the_same(nano: Path) -> None:
+    (batch,) = packing.plan(ALL, 100_000, packed=False)
+    assert_alike(nano, packing.rows(batch, packed=False), 2e-5, checkpointing=True)
