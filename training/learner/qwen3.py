@@ -41,12 +41,6 @@ class Places(NamedTuple):
         return values[torch.arange(len(values), device=values.device)[:, None], self.index]
 
 
-def fits(network: Any) -> bool:
-    """Return whether this is a model whose passes can be made here: Qwen3 on a CPU, of which each token sees all."""
-    named = type(network).__name__ == "Qwen3ForCausalLM" and network.device.type == "cpu"
-    return named and set(network.config.layer_types) == {"full_attention"}
-
-
 def hidden(
     network: Any,
     ids: Tensor,

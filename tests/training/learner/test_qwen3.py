@@ -14,7 +14,7 @@ from tests.training import making
 from training import packing
 from training.learner import network, qwen3
 from training.learner.network import Scorer
-from training.learner.options import LearnerOptions, LoraOptions
+from training.learner.options import LearnerOptions, LoraOptions, own_passes
 from training.packing import Rows
 from training.values import Sample
 
@@ -45,7 +45,7 @@ def assert_alike(folder: Path, rows: Rows, apart: float, **options: Any) -> None
     """Compare the passes made here with those of a model whose passes are left to `transformers`."""
     given = LearnerOptions(device="cpu", **options)
     model = network.load(folder, given)
-    assert qwen3.fits(model)
+    assert own_passes(model.config.model_type, model.config.layer_types, model.device.type)
     values, gradient = found(Scorer(model, given), rows)
     expected, wanted = found(Scorer(model, given, own=False), rows)
     assert (values - expected).abs().max() <= apart
