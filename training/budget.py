@@ -19,16 +19,15 @@ from harness.errors import SetupError, nearest
 from harness.models import wire
 from harness.models.vllm import launch
 from training import machine
-from training.learner.options import LearnerOptions, halves, own_passes
+from training.learner.options import LearnerOptions, halves, most_logits, own_passes
 from training.loop import KEPT
+from training.process.learner import HALVES
 from training.recipe import Recipe
 
 PROCESS = 400 << 20
 """Bytes of a process that has loaded torch and transformers."""
 GPU_PROCESS = 600 << 20
 """Bytes of a GPU that a process takes before its first tensor."""
-LOGITS = 1 << 27
-"""Computed at once by the learner; see `learner/network.py`."""
 AUTOCAST = 0.8
 """What activations take under bfloat16, as a share of float32: norms stay in float32."""
 OWN_AUTOCAST = 0.7
@@ -156,7 +155,7 @@ def memory(recipe: Recipe, size: Size, device: str) -> list[Part]:
 
 def disk(recipe: Recipe, size: Size) -> list[Part]:
     """Return what takes disk."""
-    weights = size.parameters * (2 if _frozen(recipe) else 4)
+    weights = size.parameters * (2 if _frozen(recipe) or recipe.engine.dtype in HALVES else 4)
     pools = recipe.pools.depth + 1
     state = 12 * _trained(recipe, size)
     # Pools are linked into checkpoints; an old one keeps alive what is served no more.
@@ -232,7 +231,7 @@ def activations(size: Size, positions: int, options: LearnerOptions, device: str
     layer = size.kept_by_own_passes if own else size.kept_numbers
     numbers = 2 * size.hidden * (size.layers + 1) + 2 * layer if options.checkpointing else layer * size.layers
     each = 4 * positions * ((OWN_AUTOCAST if own else AUTOCAST) if halves(options, device) else 1.0)
-    logits = 3 * 4 * min(positions * size.vocabulary, LOGITS)
+    logits = 3 * 4 * min(positions * size.vocabulary, most_logits(device))
     mask = 5 * positions * positions if options.packed else 0
     gradients = int(each * layer)
     return int(each * numbers) + (max(logits, gradients) if own else logits + gradients) + mask

@@ -8,6 +8,7 @@ exactly what an uninterrupted one draws.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -65,10 +66,13 @@ async def train(parts: Parts) -> Path:
         while parts.version < parts.recipe.steps:
             batch = await parts.collector.batch()
             made, metrics = assess(batch, parts.recipe, parts.version)
+            begun = time.monotonic()
             with learning.work():
                 metrics |= await parts.learner.update(made, parts.version, parts.gold(parts.version))
+            learnt = time.monotonic()
             folder = await publish(parts, made, metrics)
-            parts.record(parts.version, {**metrics, **standing(parts, batch), "idle/learner": learning.idle()})
+            taken = {"update/learning_seconds": learnt - begun, "update/publishing_seconds": time.monotonic() - learnt}
+            parts.record(parts.version, {**metrics, **standing(parts, batch), **taken, "idle/learner": learning.idle()})
             if parts.version % parts.recipe.checkpoint_every == 0 or parts.version == parts.recipe.steps:
                 await save(parts)
             parts.collector.published(parts.version)

@@ -120,12 +120,16 @@ def peak_bytes() -> int | None:
     return sum(known) if known else None
 
 
-def gpu_peak_bytes() -> int | None:
-    """Return the most GPU memory that this process took for tensors; None where it uses none."""
+def taken_gpu() -> int | None:
+    """Return the bytes that all processes took of the GPU that this one computes on; None where it computes on none.
+
+    What torch took it keeps, so after an update this is the most so far, but for what another has put away since.
+    """
     torch = sys.modules.get("torch")
     if torch is None or not torch.cuda.is_initialized():
         return None
-    return sum(int(torch.cuda.max_memory_allocated(number)) for number in range(torch.cuda.device_count()))
+    free, whole = torch.cuda.mem_get_info()
+    return int(whole - free)
 
 
 def _groups() -> list[tuple[Path, str, str]]:

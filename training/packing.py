@@ -56,6 +56,11 @@ class Rows:
         """Positions computed."""
         return int(self.ids.size)
 
+    @property
+    def tokens_read(self) -> int:
+        """Positions computed that hold a token; the others fill rows up."""
+        return int((self.blocks != PADDING).sum())
+
 
 def plan(samples: Sequence[Sample], most_tokens: int, packed: bool) -> list[list[list[Sample]]]:
     """Return micro-batches of rows of samples, each of at most so many positions; a longer sample is alone.

@@ -32,7 +32,7 @@ from harness.core import Json, Value
 from harness.errors import SetupError, StorageError
 from training import disk, scores
 from training.alarms import Alarm, AlarmOptions, Watched
-from training.machine import gpu_peak_bytes, peak_bytes
+from training.machine import peak_bytes
 from training.values import Metrics
 
 LINES, ALARMS, TENSORBOARD = "metrics.jsonl", "alarms.jsonl", "tensorboard"
@@ -102,7 +102,7 @@ class Record:
         now = time.monotonic()
         line = {"version": version, "seconds": round(now - self._begun, 3), **_plain(metrics)}
         line |= _rates(line, now - self._last)
-        line |= {"memory/peak_bytes": peak_bytes(), "memory/gpu_peak_bytes": gpu_peak_bytes()}
+        line["memory/peak_bytes"] = peak_bytes()
         self._last = now
         self._watched.saw(line)
         risen, gone = self._watched.changes()

@@ -159,7 +159,7 @@ async def make(
         stack.push_async_callback(envs[name].close)
     made = await learner.start(
         recipe.backend, base, recipe.learning, recipe.spread, ranks=recipe.ranks, folder=folder, watch=watch,
-        hold=holds.learner,
+        hold=holds.learner, served=recipe.engine.dtype,
     )  # fmt: skip
     stack.push_async_callback(made.close)
     await model.opened()

@@ -70,6 +70,7 @@ def model_writer(weights: Mapping[str, Any], network: Any, base: Path) -> Write:
     """
 
     def write(folder: Path) -> None:
+        import torch
         from safetensors.torch import save_file
 
         from harness.models import proof
@@ -77,7 +78,9 @@ def model_writer(weights: Mapping[str, Any], network: Any, base: Path) -> Write:
         for name in BESIDE:
             if (base / name).is_file():
                 shutil.copyfile(base / name, folder / name)
-        tensors = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in weights.items()}
+        tensors = {name: torch.empty(tensor.shape, dtype=tensor.dtype) for name, tensor in weights.items()}
+        for name, tensor in weights.items():
+            tensors[name].copy_(tensor.detach())
         save_file(tensors, folder / FILE, metadata={"format": "pt"})
         proof.write(folder, network)
 

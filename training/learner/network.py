@@ -21,11 +21,9 @@ from harness.errors import SetupError
 from harness.models.hf.engine import pretrained
 from training import machine
 from training.learner import qwen3
-from training.learner.options import LearnerOptions, LoraOptions, halves, own_passes
+from training.learner.options import LearnerOptions, LoraOptions, halves, most_logits, own_passes
 from training.packing import Rows
 
-MOST_LOGITS = 1 << 27
-"""Logits computed at once; beyond, they are computed in parts, and again for the gradient."""
 ADAPTER = "default"
 
 
@@ -81,7 +79,7 @@ def token_logprobs(head: nn.Module, hidden: Tensor, targets: Tensor, temperature
         logits = head(hidden).float() / temperatures[:, None]
         return -functional.cross_entropy(logits, targets, reduction="none")
 
-    most = max(1, MOST_LOGITS // int(head.weight.shape[0] or 1))
+    most = max(1, most_logits(hidden.device.type) // int(head.weight.shape[0] or 1))
     if len(targets) <= most:
         return part(hidden, targets, temperatures)
     parts = zip(hidden.split(most), targets.split(most), temperatures.split(most), strict=True)

@@ -98,6 +98,11 @@ def halves(options: LearnerOptions, device: str) -> bool:
     return options.precision == "bfloat16" and (options.lora is not None or machine.has_bfloat16(device))
 
 
+def most_logits(device: str) -> int:
+    """Return how many logits are computed at once; beyond, they are in parts, and again for the gradient."""
+    return 1 << (29 if device.startswith("cuda") else 27)
+
+
 def own_passes(model_type: str, layer_types: Iterable[str], device: str) -> bool:
     """Return whether `qwen3` makes a model's passes on a device: Qwen3 on a CPU, of which each token sees all."""
     return model_type == "qwen3" and device == "cpu" and set(layer_types) <= {"full_attention"}

@@ -99,6 +99,7 @@ class Learner:
             "lr": done[-1].lr,
             "steps": self.steps,
             "tokens/computed": sum(micro.rows.size for micros in plan for micro in micros) * self.options.epochs,
+            "tokens/read": sum(micro.rows.tokens_read for micros in plan for micro in micros) * self.options.epochs,
             **({"ptx/loss": float(np.mean([one.gold for one in done]))} if gold else {}),
             **report.metrics(records, version),
         }

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from harness.errors import HarnessError, SetupError
+from training import machine
 from training.learner.options import LearnerOptions
 from training.process.options import ProcessOptions
 from training.process.parent import Caller, Here, Hold, Lost, Process
@@ -28,6 +29,8 @@ OTHERS_SECONDS = 5.0
 """What the other ranks have to fail in, once one did."""
 LOCK_SECONDS = 900.0
 """A lock that is older is nobody's: nothing that DeepSpeed compiles takes so long."""
+HALVES = ("bfloat16", "float16")
+"""What an engine may hold numbers as, in 16 bits."""
 COLLECTIVE_SECONDS = 1800.0
 """Deadline of ranks waiting for one another."""
 
@@ -64,7 +67,7 @@ class Rank:
     """One rank of a learner, in the process that computes it. All ranks must be asked alike."""
 
     def __init__(
-        self, backend: str, base: Path, options: LearnerOptions, threads: int | None, meet: str | None
+        self, backend: str, base: Path, options: LearnerOptions, threads: int | None, meet: str | None, served: str
     ) -> None:
         """Load the model. SetupError: a package is missing, or it cannot be loaded.
 
@@ -74,6 +77,7 @@ class Rank:
             options: how a batch changes the weights.
             threads: of torch; None is its own choice.
             meet: where the ranks meet, as torch.distributed has it; None for a learner that is alone.
+            served: how engines hold numbers, see `publish`.
         """
         import torch
 
@@ -90,19 +94,25 @@ class Rank:
             )  # fmt: skip
         if backend == "deepspeed":
             _forget_locks()
-        self._base = base
+        self._base, self._served = base, served
         self._learner = learner.make(backend, base, options)
 
     def update(self, samples: Sequence[Sample], version: int, gold: Sequence[Sample] = ()) -> Metrics:
         """Train on one batch, and on gold play beside it."""
-        return self._learner.update(samples, version, gold)
+        metrics = self._learner.update(samples, version, gold)
+        taken = machine.taken_gpu()
+        return metrics if taken is None else metrics | {"memory/gpu_bytes": taken}
 
     def publish(self, root: Path, version: int) -> Path | None:
-        """Write the weights as a snapshot; only rank 0 writes."""
+        """Write the weights as a snapshot, in 16 bits where they are served in 16; only rank 0 writes."""
+        import torch
+
         from harness.models import proof
         from training import weights
 
         own, network = self._learner.weights(), self._learner.backend.network
+        if self._served in HALVES:
+            own = {name: tensor.to(getattr(torch, self._served)) for name, tensor in own.items()}
         if self._learner.backend.rank == 0:
             return weights.publish(root, version, weights.model_writer(own, network, self._base))[0]
         proof.measure(network, proof.text(network.config.vocab_size))  # its part where the weights are spread
@@ -181,6 +191,7 @@ async def start(
     folder: Path,
     watch: Watch,
     hold: Hold = Process,
+    served: str = "auto",
 ) -> Learner:
     """Start a learner on the model in a folder.
 
@@ -193,6 +204,7 @@ async def start(
         folder: of the run, where the processes' output goes.
         watch: whose deadlines hold.
         hold: what holds a rank where it has a process of its own.
+        served: how engines hold numbers, as `LocalOptions.dtype` says.
 
     Raises:
         SetupError: a package is missing, it cannot be loaded, or several ranks were asked to share one process.
@@ -201,13 +213,13 @@ async def start(
     if not processes.learner:
         if ranks > 1 or backend == "deepspeed":
             raise SetupError("the deepspeed learner and several ranks need processes: set processes.learner to true")
-        held = await asyncio.to_thread(Rank, backend, base, options, threads, None)
+        held = await asyncio.to_thread(Rank, backend, base, options, threads, None, served)
         return Ranks([Here("the learner", held, watch)], processes)
     meeting = folder / "processes" / "meet"
     meeting.parent.mkdir(parents=True, exist_ok=True)
     meeting.unlink(missing_ok=True)
     meet = meeting.resolve().as_uri() if ranks > 1 or backend == "deepspeed" else None
-    make = functools.partial(Rank, backend, base, options, threads, meet)
+    make = functools.partial(Rank, backend, base, options, threads, meet, served)
     callers = [
         hold(
             "the learner" if ranks == 1 else f"the learner's rank {rank}",

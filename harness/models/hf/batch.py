@@ -12,6 +12,7 @@ from __future__ import annotations
 import hashlib
 import inspect
 import struct
+import warnings
 from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -20,6 +21,7 @@ import torch
 
 from harness.models.hf import attention
 from harness.models.hf.cache import Kept, Rows
+from harness.models.hf.graphs import Graphs, on_gpu, widened
 from harness.models.sampler import Refresh, Request
 
 READ_TOKENS = 8192
@@ -98,6 +100,9 @@ class Batch:
         self._shared = config.num_attention_heads // heads
         self._rows = Rows(rows, config.num_hidden_layers, heads, size, self._dtype, self._device)
         self._most = rows
+        self._graphs: Graphs | None = None
+        if self._device.type == "cuda":
+            self._graphs = Graphs(self._first_rows, rows, config.vocab_size, self._device, on_gpu)
         self._turns: list[Turn] = []
         """Row by row."""
         self._kept: OrderedDict[str, Kept] = OrderedDict()
@@ -107,6 +112,11 @@ class Batch:
     def free(self) -> int:
         """Rows for turns to come."""
         return self._most - len(self._turns)
+
+    @property
+    def records(self) -> bool:
+        """Whether a pass of one token a row costs little, since it was recorded."""
+        return self._graphs is not None
 
     @property
     def busy(self) -> bool:
@@ -159,18 +169,65 @@ class Batch:
         """Read tokens of neighbouring rows. Return the logits behind each row's last: [rows, vocabulary]."""
         turns = self._turns[first : first + len(tokens)]
         longest = max(len(row) for row in tokens)
-        ids = torch.tensor([[*row, *[0] * (longest - len(row))] for row in tokens], device=self._device)
-        starts = torch.tensor([turn.cached for turn in turns], device=self._device)
-        positions = starts[:, None] + torch.arange(longest, device=self._device)
-        widths = [turn.cached + longest for turn in turns]
+        starts = [turn.cached for turn in turns]
+        widths = [start + longest for start in starts]
         width = max(widths)
-        runs = attention.runs(widths, longest) if self._device.type == "cpu" else []
-        self._rows.reserve(width)
+        logits = None
+        if longest == 1 and len(tokens) == len(self._turns):
+            logits = self._replayed([row[0] for row in tokens], starts, width)
+        if logits is None:
+            self._rows.reserve(width)
+            ids = torch.tensor([[*row, *[0] * (longest - len(row))] for row in tokens], device=self._device)
+            positions = torch.tensor(starts, device=self._device)[:, None]
+            positions = positions + torch.arange(longest, device=self._device)
+            last = torch.tensor([len(row) - 1 for row in tokens], device=self._device)
+            runs = attention.runs(widths, longest) if self._device.type == "cpu" else []
+            logits = self._compute(first, ids, positions, width, last, runs)
+        for turn, row in zip(turns, tokens, strict=True):
+            turn.cached += len(row)
+        return logits
+
+    def _replayed(self, ids: Sequence[int], positions: Sequence[int], width: int) -> torch.Tensor | None:
+        """Read one token of every turn by a recorded pass; None where there is no such thing."""
+        if self._graphs is None:
+            return None
+        self._rows.reserve(widened(width))
+        try:
+            return self._graphs(ids, positions, widened(width), self._rows.moves)
+        except RuntimeError as error:  # a model that waits for its GPU somewhere, or too little memory
+            reason = str(error).splitlines()[0][:200]
+            warnings.warn(f"passes cannot be recorded, so each token takes longer: {reason}", stacklevel=1)
+            self._graphs = None
+            return None
+
+    def _first_rows(self, ids: torch.Tensor, positions: torch.Tensor, width: int) -> torch.Tensor:
+        """Read one token of each of the first rows."""
+        return self._compute(0, ids, positions, width, torch.zeros_like(ids[:, 0]), ())
+
+    def _compute(
+        self,
+        first: int,
+        ids: torch.Tensor,
+        positions: torch.Tensor,
+        width: int,
+        last: torch.Tensor,
+        runs: Sequence[attention.Run],
+    ) -> torch.Tensor:
+        """Do a pass, all of it on the device. Return the logits behind each row's last token: [rows, vocabulary].
+
+        Args:
+            first: of the rows.
+            ids: [rows, tokens].
+            positions: where they stand, [rows, tokens].
+            width: positions that attention may look at.
+            last: place of each row's last token, [rows].
+            runs: calls of attention, see there.
+        """
         self._rows.prepare(first, positions, width)
         # What lies behind a row's own tokens is never looked at, and is written over when its turn comes.
         seen = torch.arange(width, device=self._device) <= positions[:, None, :, None]  # [rows, 1, tokens, width]
         mask = torch.zeros((), dtype=self._dtype, device=self._device).where(seen, float("-inf"))
-        if longest > 1:
+        if ids.shape[1] > 1:
             mask = mask.repeat(1, 1, self._shared, 1)
         with torch.inference_mode():
             hidden = self.model.base_model(
@@ -181,11 +238,8 @@ class Batch:
                 runs=runs,
                 **{self._cache_name: self._rows},
             )[0]
-            last = torch.tensor([len(row) - 1 for row in tokens], device=self._device)
-            logits = self.model.get_output_embeddings()(hidden[torch.arange(len(turns), device=self._device), last])
-        for turn, row in zip(turns, tokens, strict=True):
-            turn.cached += len(row)
-        return logits.float()
+            rows = torch.arange(len(ids), device=self._device)
+            return self.model.get_output_embeddings()(hidden[rows, last]).float()
 
     def _draw(self, logits: torch.Tensor) -> None:
         requests = [turn.request for turn in self._turns]

@@ -15,8 +15,8 @@ from typing import NamedTuple
 import torch
 from transformers.cache_utils import Cache
 
-GROWTH = 256
-"""Positions that are added at a time; twice as many as there are on a CPU, where that is more."""
+GROWTH = {"cpu": 256, "cuda": 1024}
+"""Positions that are added at a time; on a CPU, twice as many as there are where that is more."""
 
 
 class Kept(NamedTuple):
@@ -41,6 +41,8 @@ class Rows(Cache):  # type: ignore[misc]
         super().__init__(layers=[])
         self._shape = (layers, 2, rows, heads, size)
         self._dtype, self._device = dtype, device
+        self.moves = 0
+        """How often room was made, and all that is held was moved for it."""
         self._data = torch.zeros((layers, 2, rows, heads, 0, size), dtype=dtype, device=device)
         self._rows = torch.zeros(0, dtype=torch.long, device=device)
         self._positions = torch.zeros(0, dtype=torch.long, device=device)
@@ -52,10 +54,12 @@ class Rows(Cache):  # type: ignore[misc]
         if positions <= have:
             return
         layers, two, rows, heads, size = self._shape
-        more = -(-max(positions, 2 * have if self._device.type == "cpu" else 0) // GROWTH) * GROWTH
+        step = GROWTH.get(self._device.type, GROWTH["cuda"])
+        more = -(-max(positions, 2 * have if self._device.type == "cpu" else 0) // step) * step
         grown = blank((layers, two, rows, heads, more, size), self._dtype, self._device)
         grown[..., :have, :] = self._data
         self._data = grown
+        self.moves += 1
 
     def prepare(self, first: int, positions: torch.Tensor, width: int) -> None:
         """Say which rows the next pass is of, and where its tokens stand.

@@ -8,8 +8,8 @@ import hashlib
 import queue
 import threading
 import time
-from collections.abc import Callable, Mapping
-from concurrent.futures import Future
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,12 @@ from harness.models.sampler import Refresh, Request, Sampled
 KEEP_SHARE = 0.2
 """Of the free memory, what the caches of waiting episodes may take."""
 KEEP_MOST = 32 << 30
+ADMITTED_EVERY = 8
+"""Tokens sampled on a GPU between two admissions of new turns: reading in a few costs as much as so many tokens."""
+LARGE = 1 << 28
+PART = 1 << 24
+"""Bytes of a file that is hashed part by part, side by side, and of such a part."""
+HASHERS = 8
 SAMPLE_SECONDS = 7200.0
 CLOSE_SECONDS = 30.0
 WAITING = 100_000
@@ -41,6 +47,8 @@ class TransformersSampler:
         self._running: dict[str, tuple[Future[Sampled], float]] = {}
         self._thread: threading.Thread | None = None
         self._ended = False
+        self._since = 0
+        """Tokens sampled of each turn since others were admitted."""
         self._batch: Any = None
         self._dtype = ""
         self._digest = weights_digest(folder)
@@ -133,6 +141,10 @@ class TransformersSampler:
 
     def _work(self) -> None:
         """Carry out orders between tokens, until the end."""
+        with own_stream(self._batch.model):
+            self._carry_out()
+
+    def _carry_out(self) -> None:
         while not self._ended:
             idle = not (self._batch.busy or self._waiting)
             with contextlib.suppress(queue.Empty):
@@ -142,6 +154,7 @@ class TransformersSampler:
             try:
                 self._admit()
                 if self._batch.busy:
+                    self._since += 1
                     for done in self._batch.step():
                         self._tell(done)
             except Exception as error:  # whatever the model raises is told to who waits
@@ -149,6 +162,9 @@ class TransformersSampler:
         self._fail(ModelError("the model was closed"))
 
     def _admit(self) -> None:
+        if self._batch.busy and self._batch.records and self._since < ADMITTED_EVERY:
+            return
+        self._since = 0
         while self._waiting and self._batch.free:
             request, future, begun = self._waiting.pop(0)
             if future.cancelled():
@@ -226,11 +242,14 @@ def pretrained(folder: Path, dtype: Any, device: Any, purpose: str = "") -> Any:
     Raises:
         SetupError: it cannot be loaded; `purpose` (` for training`) stands in its sentence.
     """
+    import torch
     from transformers import AutoModelForCausalLM
     from transformers.utils import logging
 
     logging.disable_progress_bar()
     try:
+        # cuDNN's attention plans anew for each shape, and here no two passes have the same: 65 ms instead of 5.
+        torch.backends.cuda.enable_cudnn_sdp(False)
         with LOADING:
             model = AutoModelForCausalLM.from_pretrained(folder, dtype=dtype, local_files_only=True)
         return model.to(device)
@@ -272,11 +291,37 @@ def keep_bytes(model: Any) -> int:
 
 
 def weights_digest(folder: Path) -> str:
-    """Return the SHA-256 over a folder's weight files, or over their sizes and heads where they are large."""
+    """Return the SHA-256 over a folder's weight files: their names, sizes and bytes, or the digests of their parts."""
     total = hashlib.sha256()
     for path in sorted(folder.glob("*.safetensors")):
-        total.update(f"{path.name} {path.stat().st_size}\n".encode())
-        with path.open("rb") as file:
-            while chunk := file.read(1 << 24):
-                total.update(chunk)
+        size = path.stat().st_size
+        total.update(f"{path.name} {size}\n".encode())
+        parts = range(0, size, PART)
+        if size < LARGE:
+            for start in parts:
+                total.update(_part(path, start))
+            continue
+        with ThreadPoolExecutor(HASHERS) as hashers:
+            for digest in hashers.map(lambda start, path=path: hashlib.sha256(_part(path, start)).digest(), parts):
+                total.update(digest)
     return total.hexdigest()
+
+
+def _part(path: Path, start: int) -> bytes:
+    with path.open("rb") as file:
+        file.seek(start)
+        return file.read(PART)
+
+
+@contextlib.contextmanager
+def own_stream(model: Any) -> Iterator[None]:
+    """Let a thread compute beside others on a GPU; on a CPU it does anyway."""
+    import torch
+
+    device = next(model.parameters()).device
+    if device.type != "cuda":
+        yield
+        return
+    torch.cuda.synchronize(device)  # the weights were put there by another thread
+    with torch.cuda.stream(torch.cuda.Stream(device)):
+        yield

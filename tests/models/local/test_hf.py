@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import math
 import random
 import shutil
@@ -22,8 +23,8 @@ from hypothesis import strategies as st  # noqa: E402
 from harness.config import LocalOptions  # noqa: E402
 from harness.errors import ModelError, OutOfContext, SetupError  # noqa: E402
 from harness.models import proof  # noqa: E402
-from harness.models.hf import attention, batch  # noqa: E402
-from harness.models.hf.engine import TransformersSampler, load  # noqa: E402
+from harness.models.hf import attention, batch, engine  # noqa: E402
+from harness.models.hf.engine import ADMITTED_EVERY, TransformersSampler, load, weights_digest  # noqa: E402
 from harness.models.sampler import Request, Sampled  # noqa: E402
 
 EXACT = 1e-5
@@ -212,6 +213,45 @@ async def test_a_turn_given_up_leaves_the_others_alone(sampler: TransformersSamp
     for request, sampled in list(zip(asked, done, strict=True))[1::2]:
         assert isinstance(sampled, Sampled)
         assert worst(reference, request, sampled) < EXACT
+
+
+async def test_where_passes_are_recorded_turns_are_read_in_together(
+    sampler: TransformersSampler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    joined: list[int] = []
+    join = batch.Batch.join
+
+    def watched(turns: batch.Batch, request: Request) -> None:
+        joined.append(max((len(turn.ids) for turn in turns._turns), default=0))
+        join(turns, request)
+
+    monkeypatch.setattr(batch.Batch, "records", True)
+    monkeypatch.setattr(batch.Batch, "join", watched)
+    asked = [
+        Request(episode=str(place), prompt_ids=ids, max_tokens=30, temperature=0.0)
+        for place, ids in enumerate(prompts(6))
+    ]
+
+    async def later(place: int) -> Sampled:
+        while len(joined) < place:  # each asks while those before it are under way
+            await asyncio.sleep(0)
+        return await sampler.sample(asked[place])
+
+    answers = await asyncio.gather(*map(later, range(6)))
+    assert [len(answer.ids) for answer in answers] == [30] * 6
+    assert len(joined) == 6 and all(count % ADMITTED_EVERY == 0 for count in joined) and max(joined) > 0
+
+
+def test_a_large_file_is_hashed_part_by_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "model.safetensors"
+    path.write_bytes(bytes(range(256)) * 10)
+    whole = weights_digest(tmp_path)
+    assert whole == hashlib.sha256(b"model.safetensors 2560\n" + path.read_bytes()).hexdigest()
+    monkeypatch.setattr(engine, "LARGE", 1000)
+    monkeypatch.setattr(engine, "PART", 300)
+    parts = [path.read_bytes()[start : start + 300] for start in range(0, 2560, 300)]
+    expected = hashlib.sha256(b"model.safetensors 2560\n" + b"".join(hashlib.sha256(part).digest() for part in parts))
+    assert weights_digest(tmp_path) == expected.hexdigest() != whole
 
 
 async def test_a_closed_engine_says_so(tiny: Path) -> None:

@@ -279,7 +279,7 @@ def test_logits_in_parts_are_the_same(nano: Path, monkeypatch: pytest.MonkeyPatc
     from training.learner import network
 
     plain = updated(nano, micro_tokens=1000)
-    monkeypatch.setattr(network, "MOST_LOGITS", 3 * models.VOCABULARY)
+    monkeypatch.setattr(network, "most_logits", lambda device: 3 * models.VOCABULARY)
     parts = updated(nano, micro_tokens=1000)
     assert parts[0]["loss"] == pytest.approx(plain[0]["loss"], rel=1e-6)
     assert parts[0]["grad_norm"] == pytest.approx(plain[0]["grad_norm"], rel=1e-5)

@@ -12,7 +12,10 @@ from typing import Any
 
 import msgspec
 import pytest
+from safetensors.torch import load_file
 
+from harness.config import LocalOptions
+from harness.models.hf.engine import TransformersSampler
 from tests.training import making
 from training import weights
 from training.learner.options import LearnerOptions
@@ -63,6 +66,29 @@ async def test_a_process_of_its_own_gives_the_same_bits(nano: Path, tmp_path: Pa
     ]
     assert there[0] == here[0] and there[0][3] == there[0][2], "saved and loaded, it takes the same third step"
     assert weights.read(there[1]).digest == weights.read(here[1]).digest
+
+
+async def test_a_snapshot_is_as_the_engines_hold_it(nano: Path, tmp_path: Path) -> None:
+    files = {}
+    for served in ("auto", "bfloat16"):
+        options = msgspec.convert(OPTIONS, LearnerOptions)
+        watch = Watch(io.StringIO())
+        made = await learner.start(
+            "torch", nano, options, TOGETHER, ranks=1, folder=tmp_path, watch=watch, served=served
+        )
+        try:
+            folder = await made.publish(tmp_path / served, 1)
+        finally:
+            await made.close()
+        files[served] = load_file(folder / weights.FILE)
+        engine = TransformersSampler(nano, LocalOptions(device="cpu", dtype="bfloat16"))
+        await engine.open()
+        try:
+            await engine.update(str(folder), 1)  # which proves what it computes
+        finally:
+            await engine.close()
+    for name, tensor in files["auto"].items():
+        assert files["bfloat16"][name].equal(tensor.bfloat16()), name
 
 
 BACKENDS = [
