@@ -228,7 +228,7 @@ def test_alarms_are_raised_by_a_run_and_no_fault_costs_it_its_checkpoints(
     written = lines(folder / "metrics.jsonl")
     assert [line["version"] for line in written] == list(range(1, len(written) + 1))
     always = {"idle/learner", "idle/engine", "env/errors", "forks", "reward/spread", "loop/lag",
-              "update/learning_seconds", "update/publishing_seconds", "tokens/read"}  # fmt: skip
+              "update/learning_seconds", "update/publishing_seconds"}  # fmt: skip
     assert all(always <= set(line) for line in written), "what the alarms read is what the loop writes"
     assert {name for line in written for name in line.get("alarms/raised", ())} >= names
     assert bool(list((folder / "tensorboard").glob("events*"))) == (find_spec("tensorboard") is not None)
