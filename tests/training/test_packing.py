@@ -21,7 +21,9 @@ def test_every_sample_is_in_one_micro_batch_within_bounds(packed: bool, made: li
     assert sorted(id(sample) for batch in plan for row in batch for sample in row) == sorted(map(id, made))
     for batch in plan:
         samples = [sample for row in batch for sample in row]
-        assert packing.rows(batch, packed).size <= most or len(samples) == 1
+        rows = packing.rows(batch, packed)
+        assert rows.size <= most or len(samples) == 1
+        assert rows.tokens_read == sum(len(sample.segment.ids) for sample in samples)
 
 
 @pytest.mark.parametrize("packed", [True, False])

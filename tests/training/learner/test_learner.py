@@ -237,6 +237,7 @@ def test_what_has_no_gradient_is_not_computed(nano: Path) -> None:
     alone, expected = updated(nano, [s for s in alike if s.group_id >= 2], lr=1e-2)
     assert_close(changed, expected, 0)
     assert found["tokens/computed"] == alone["tokens/computed"]
+    assert found["tokens/read"] == sum(len(s.segment.ids) for s in SAMPLES if s.group_id >= 2 and s.kept.any())
     held = updated(nano, alike, lr=1e-2, kl=0.1)[0]
     assert held["tokens/computed"] == updated(nano, lr=1e-2)[0]["tokens/computed"]
 
