@@ -3,15 +3,13 @@
 The model has the shape of Qwen2.5-0.5B (494 million weights, a vocabulary of 151,936) and begins with random ones; a
 minute or two of supervised learning on gold play lets it play, so that attempts are as long and as different as they
 are in training. Both ways begin with that model and make as many updates; the first ones, in which collection fills
-its queues and passes are recorded, are not counted. The loss holds to the model that training began with (`kl`, as in
-the recipe `agentrl`), so that attempts without an advantage are learnt from as well and an update is as much work as
-another; a turn that the model does not end ends after 128 tokens. Evaluations in the background are left out.
+its queues and passes are recorded, are not counted. A turn that the model does not end ends after 128 tokens; groups
+whose attempts all ended alike are not learnt from, as ever. Evaluations in the background are left out.
 
 `python -m benchmarks one_gpu --measure` measures it on a machine with such a GPU and keeps what was found beside this
 file; without, what was found is printed. Model FLOPs: two an operation, of every weight a token passes and of attention
-to what stands before it; learning is a pass forward, one backward that takes twice as many, one forward for the policy
-at the start of the update (`prox`), and one of the model that training began with. What is computed again to save
-memory and what fills rows up is not counted.
+to what stands before it; learning is a pass forward, one backward that takes twice as many, and one forward for the
+policy at the start of the update (`prox`). What is computed again to save memory and what fills rows up is not counted.
 """
 
 from __future__ import annotations
@@ -28,15 +26,16 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import click
-import numpy as np
 
+from benchmarks.training import measure
 from harness import newmodel
 from harness.config import LocalOptions, merge
 from harness.core import EnvOptions, Json
 from harness.errors import SetupError
 from harness.models.sampler import Request
-from training import machine, recipe, run
+from training import budget, machine, recipe, run
 from training.begin import begin
+from training.budget import Size
 from training.recipe import Recipe
 
 RESULTS = Path(__file__).with_name("one_gpu.json")
@@ -45,8 +44,8 @@ SEED = 0
 COUNTED_FROM = 3
 """Of a run's updates, the first that is counted."""
 WAYS: Mapping[str, Mapping[str, Any]] = {"asynchronous, eta 2": {}, "synchronous": {"eta": 0}}
-PASSES = 5
-"""Of an update, in passes forward: for `prox`, of the model that it began with, and one with its backward."""
+PASSES = 4
+"""Of an update, in passes forward: one for `prox`, and one with its backward."""
 PROMPT, UNCOUNTED, COUNTED = 800, 20, 80
 """Tokens before those that are sampled by an engine alone, and how many of these are counted, and not before."""
 LENGTH = 1024
@@ -128,7 +127,6 @@ def wanted(folder: Path, plan: Plan, way: str) -> Recipe:
             "model": str(folder / "drawn"), "tasks": plan.tasks, "longest": 4096,
             "warm_start": {**warm, "micro_tokens": 16384, "precision": "bfloat16"},
         },
-        "learner": {"loss": {"kl": 1e-4}},
         "engine": {"answer_tokens": 128},
     }  # fmt: skip
     return recipe.load("one-gpu", merge(merge(above, WAYS[way]), plan.above))
@@ -139,31 +137,11 @@ def trained(made: Recipe, folder: Path, base: Path, say: Quiet) -> list[dict[str
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     asyncio.run(run.trained(made, folder, base, {}, say, resume=False))
-    return [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
-
-
-class Size(NamedTuple):
-    """What operations of a model depend on."""
-
-    body: int
-    """Weights between embedding and head."""
-    head: int
-    """Weights of the head."""
-    width: int
-    """Layers times the width of all their heads."""
-
-
-def size_of(folder: Path) -> Size:
-    """Return the size of the model in a folder."""
-    config = json.loads((folder / "config.json").read_text())
-    hidden, layers = int(config["hidden_size"]), int(config["num_hidden_layers"])
-    heads, shared = int(config["num_attention_heads"]), int(config["num_key_value_heads"])
-    each = 2 * hidden * hidden + 2 * hidden * hidden * shared // heads + 3 * hidden * int(config["intermediate_size"])
-    return Size(body=layers * each, head=hidden * int(config["vocab_size"]), width=layers * hidden)
+    return measure.updates(folder)[0]
 
 
 def operations(size: Size, read: float, trained: float, length: float) -> float:
-    """Return the FLOPs of an update: three passes forward, and one backward.
+    """Return the FLOPs of an update: two passes forward, and one backward.
 
     Args:
         size: of the model.
@@ -171,8 +149,10 @@ def operations(size: Size, read: float, trained: float, length: float) -> float:
         trained: tokens of which the head was asked.
         length: of an attempt, in tokens: each sees half of it on average.
     """
-    forward = 2 * size.body * read + 2 * size.head * trained + 2 * size.width * length * read
-    return PASSES * forward
+    head = size.vocabulary * size.hidden
+    body = size.parameters - head * (1 if size.tied else 2)
+    attention = size.layers * size.heads * size.head_size * length
+    return PASSES * 2 * ((body + attention) * read + head * trained)
 
 
 def line(way: str, updates: Sequence[Mapping[str, Any]], size: Size, teraflops: float) -> dict[str, Any]:
@@ -235,28 +215,24 @@ def sampling(folder: Path, rows: int, *, recorded: bool) -> dict[str, Any]:
     return {"turns": rows, "recorded": recorded, "milliseconds": 1000 * seconds, "tokens_per_second": rows / seconds}
 
 
-def passes(folder: Path, made: Recipe, teraflops: float) -> dict[str, Any]:
-    """Return the seconds of the learner's passes over one micro-batch, of which every seventh token is trained on."""
+def learning(folder: Path, made: Recipe, teraflops: float) -> dict[str, Any]:
+    """Return how fast the learner passes a micro-batch forward and backward, every seventh token of it trained on."""
     import torch
 
-    from training import learner, packing, warmstart
+    from benchmarks import passes
+    from training import learner
 
     backend = learner.make("torch", folder, made.learner).backend
-    draw, count = np.random.default_rng(SEED), made.learner.micro_tokens // LENGTH
     taken = []
     for less in range(4):  # no two micro-batches of a run have the same shape
-        length = LENGTH - 8 * less
-        mask = np.arange(length) % 84 >= 72
-        plays = [warmstart.segment(draw.integers(0, 1000, length), mask) for _ in range(count)]
-        (one,) = packing.plan([warmstart.sample(play, 0, 1.0, 0.0) for play in plays], count * LENGTH, packed=False)
-        rows = packing.rows(one, packed=False)
+        rows = passes.rows(0.0, made.learner.micro_tokens // LENGTH, LENGTH - 8 * less)
         torch.cuda.synchronize()
         begun = time.perf_counter()
         backend.backward(backend.logprobs(rows).sum(), last=True)
         torch.cuda.synchronize()
         taken.append((time.perf_counter() - begun) / rows.size)
     each = statistics.median(taken[1:])
-    done = operations(size_of(folder), 1, float(mask.mean()), LENGTH) * 3 / PASSES
+    done = operations(budget.size_of(made), 1, float(rows.trained.mean()), LENGTH) * 3 / PASSES
     return {
         "tokens": made.learner.micro_tokens,
         "tokens_per_second": 1 / each,
@@ -265,28 +241,31 @@ def passes(folder: Path, made: Recipe, teraflops: float) -> dict[str, Any]:
     }
 
 
-def measure(folder: Path, plan: Plan, ways: Sequence[str]) -> dict[str, Any]:
+def measured(folder: Path, plan: Plan, ways: Sequence[str]) -> dict[str, Any]:
     """Measure the parts alone, then the ways, and return what was found."""
+    import torch
+
     say, found = Quiet(), []
     teraflops = peak_of(card())
     source = drawn(folder, plan)
     first = wanted(folder, plan, ways[0])
     alone = [sampling(source, rows, recorded=recorded) for rows in (128, 256) for recorded in (True, False)]
-    learning = passes(source, first, teraflops)
-    say.say(json.dumps([alone, learning]))
+    learnt = learning(source, first, teraflops)
+    torch.cuda.empty_cache()  # else this process keeps what the run's own need
+    say.say(json.dumps([alone, learnt]))
     base, begun = folder / "base", time.monotonic()
     begin(first, base, say.say)
     beginning = time.monotonic() - begun
     for way in ways:
         made = trained(wanted(folder, plan, way), folder / way.partition(",")[0], base, say)
-        found.append(line(way, made, size_of(source), teraflops))
+        found.append(line(way, made, budget.size_of(first), teraflops))
         say.say(json.dumps(found[-1]))
     return {
         "card": card(),
         "peak_teraflops": teraflops,
         "begin_seconds": beginning,
         "sampling": alone,
-        "passes": learning,
+        "passes": learnt,
         "ways": found,
     }
 
@@ -317,7 +296,7 @@ def peak_of(name: str) -> float:
 @click.option("--out", type=click.Path(path_type=Path), default=RESULTS, show_default=True, help="What was found.")
 def program(measuring: bool, tasks: int, seconds: float, updates: int, folder: Path, out: Path) -> int:
     """Measure on this machine's GPU."""
-    found = measure(folder, Plan(tasks, seconds, updates), list(WAYS))
+    found = measured(folder, Plan(tasks, seconds, updates), list(WAYS))
     out.write_text(json.dumps(found, indent=1) + "\n")
     return 0
 

@@ -24,12 +24,12 @@ ROWS, LENGTH, EVERY, SAMPLED = 4, 1000, 84, 12
 ROUNDS = 15
 
 
-def rows(observed: float) -> Rows:
+def rows(observed: float, count: int = ROWS, length: int = LENGTH) -> Rows:
     """Return a micro-batch of random ids; with `observed` above 0 what is read is trained on as well."""
     draw = np.random.default_rng(0)
-    mask = np.arange(LENGTH) % EVERY >= EVERY - SAMPLED
-    plays = [warmstart.segment(draw.integers(0, SHAPE.vocabulary, LENGTH), mask) for _ in range(ROWS)]
-    (batch,) = packing.plan([warmstart.sample(play, 0, 1.0, observed) for play in plays], ROWS * LENGTH, packed=False)
+    mask = np.arange(length) % EVERY >= EVERY - SAMPLED
+    plays = [warmstart.segment(draw.integers(0, SHAPE.vocabulary, length), mask) for _ in range(count)]
+    (batch,) = packing.plan([warmstart.sample(play, 0, 1.0, observed) for play in plays], count * length, packed=False)
     return packing.rows(batch, packed=False)
 
 
