@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections import Counter, defaultdict, deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -93,6 +93,15 @@ class Counts:
         for env, rewards in self._rewards.items():
             found[f"task/{env}/reward"] = float(np.mean(rewards))
             found[f"task/{env}/success"] = float(np.mean([reward >= 1 for reward in rewards]))
-        if everything := [reward for rewards in self._rewards.values() for reward in rewards]:
-            found |= {"reward/mean": float(np.mean(everything)), "reward/std": float(np.std(everything))}
         return found
+
+
+def rewards(groups: Sequence[Group]) -> Metrics:
+    """Return the mean reward, and by how much a group's best attempt is above its worst: 0 everywhere says nothing."""
+    values = [[one.reward for one in group.attempts] for group in groups]
+    together = np.concatenate(values)
+    return {
+        "reward/mean": float(together.mean()),
+        "reward/std": float(together.std()),
+        "reward/spread": float(np.mean([np.ptp(each) for each in values])),
+    }

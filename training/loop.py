@@ -14,9 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from harness.core import Json
-from training import aggregation, checkpoint, credit, samples, staleness, weights
+from training import aggregation, checkpoint, counts, credit, samples, staleness, weights
 from training.collect import Collector
-from training.counts import Busy
 from training.policies import PooledSampler, adapted, pool_advantages
 from training.process.learner import Learner
 from training.process.parent import Gone
@@ -60,7 +59,7 @@ class Parts:
 async def train(parts: Parts) -> Path:
     """Train to the last step and return the folder of the last weights. What goes wrong ends it with a sentence."""
     collecting = asyncio.create_task(parts.collector.run(), name="collector")
-    learning = Busy()
+    learning = counts.Busy()
     folder = Path(parts.sampler.serving[0].folder)
     try:
         while parts.version < parts.recipe.steps:
@@ -137,19 +136,11 @@ def prune(parts: Parts) -> None:
 
 def standing(parts: Parts, batch: Batch) -> Metrics:
     """Return how far behind what was trained on is, and how the run stands."""
-    rewards = [one.reward for group in batch.groups for one in group.attempts]
     return {
         **staleness.metrics("trained", staleness.tally(batch.groups), parts.version - 1),
         **parts.collector.metrics(),
-        "reward/mean": sum(rewards) / len(rewards),
-        "reward/spread": spread(batch),
+        **counts.rewards(batch.groups),
         "idle/engine": parts.sampler.busy.idle(),
         "render/forks": parts.forks(),
         "loop/lag": max(parts.lags(), default=0.0),
     }
-
-
-def spread(batch: Batch) -> float:
-    """Return the reward of a group's best attempt less that of its worst, mean over the groups: 0 says nothing."""
-    rewards = [[one.reward for one in group.attempts] for group in batch.groups]
-    return sum(max(each) - min(each) for each in rewards) / len(rewards)

@@ -7,6 +7,7 @@ import contextlib
 import gc
 import io
 from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +23,8 @@ from harness.errors import ModelError, SetupError, StorageError
 from harness.models.local import LocalModel, load_tokenizer
 from harness.models.sampler import Request
 from tests.training.players import Dicing, tokenizer_folder
+from training import counts, staleness
 from training import curriculum as choosing
-from training import staleness
 from training.buffer import Buffer, Spent, decode, encode
 from training.collect import CollectOptions, Collector, Table
 from training.curriculum import Curriculum, CurriculumOptions
@@ -136,8 +137,14 @@ async def test_a_batch_is_whole_groups_of_tokens_as_they_were_sampled(folder: Pa
             assert set(part.pools[part.mask].tolist()) <= {0, 1}
     metrics = collector.metrics()
     assert metrics["attempts"] == B * G and metrics["env/errors"] == 0
-    assert metrics["reward/mean"] == pytest.approx(-0.2)
+    assert metrics["task/alfworld/reward"] == pytest.approx(-0.2)
     assert {"env/alfworld/step_seconds/p99", "task/alfworld/success", "queue/complete"} <= set(metrics)
+    alike, other = batch.groups
+    first, *rest = other.attempts
+    mixed = replace(other, attempts=(replace(first, reward=1.0), *rest))
+    said = counts.rewards([alike, mixed])
+    assert said["reward/spread"] == pytest.approx(0.6), "0 in one group, and 1.2 in the other"
+    assert said["reward/mean"] == pytest.approx((1.0 - 0.2 * (2 * G - 1)) / (2 * G))
 
 
 async def test_nothing_is_begun_beyond_the_admission_rule(folder: Path) -> None:
