@@ -122,8 +122,10 @@ def planned(lines: dict[str, results.Line], table: Sequence[Experiment]) -> str:
 def show(folder: Path, plots: Path, chosen: Sequence[Experiment], table: Sequence[Experiment] = EXPERIMENTS) -> None:
     """Print what results say, and draw it."""
     lines = results.read(folder)
-    for experiment in chosen:
-        told = section.story(experiment, lines, table)
+    stories = [section.story(experiment, lines, table) for experiment in chosen]
+    if len(stories) > 1:
+        print(section.overview(stories), end="\n\n")
+    for told in stories:
         print(section.text(told, section.draw(told, plots)), end="\n\n")
 
 

@@ -77,6 +77,21 @@ def _temperatures(experiment: Experiment, *arms: str) -> tuple[float, ...]:
     return tuple(each for each in experiment.temperatures if each == 1 or not alone)
 
 
+def overview(stories: Sequence[Story]) -> str:
+    """Return the comparisons of all experiments in one table."""
+    rows = ["| experiment | compared | at | difference | detectable | says |", "|---|---|---|---|---|---|"]
+    for told in stories:
+        name = told.experiment.name
+        for each in told.compared:
+            if (found := each.effect) is not None:
+                low, high = found.interval
+                rows.append(
+                    f"| [{name}](#{name}) | {each.arm} against {each.against} | {_at(each.temperature)} "
+                    f"| {found.difference:+.3f} [{low:+.3f}, {high:+.3f}] | {found.detectable:.3f} | {found.says} |"
+                )
+    return "\n".join(["### All comparisons", "", *rows])
+
+
 def text(told: Story, drawn: Sequence[str]) -> str:
     """Return an experiment's part of the page."""
     asked = told.experiment

@@ -405,6 +405,13 @@ def test_the_section_says_what_is_known_and_what_is_missing() -> None:
     assert "| 0.800 [0." in row and "] (0.800 to 0.800) | kg 0.80 | 60 |" in row
 
 
+def test_one_table_has_all_comparisons() -> None:
+    rows = section.overview([told(), told()]).splitlines()
+    found = [row for row in rows if row.startswith("| [small](#small) | plain against slow | greedy | +0.500 [+0.")]
+    assert len(found) == 2 and all(row.endswith(" | better |") for row in found)
+    assert not any("plain against control" in row for row in rows), "it has no runs yet"
+
+
 def test_runs_on_unequal_cores_are_told() -> None:
     story = told()
     assert "cores each" not in section.text(story, [])
