@@ -44,7 +44,6 @@ class Unscored:
     """Stands for the evaluations: there are none. Of what the run says it keeps the processor's time."""
 
     def __init__(self, path: Path) -> None:
-        self.state: dict[str, Json] = {}
         self.say: run.Say = self._note
         self._path = path
 
@@ -132,4 +131,4 @@ def main() -> None:
 
 if __name__ == "__main__":
     name, place, base = sys.argv[1:4]
-    asyncio.run(run.trained(recipe(name), Path(place), Path(base), Unscored(Path(place) / CPU), resume=False))
+    asyncio.run(run.trained(recipe(name), Path(place), Path(base), {}, Unscored(Path(place) / CPU), resume=False))

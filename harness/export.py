@@ -13,14 +13,14 @@ padded, or need a package more.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import msgspec
 
 from harness import heldout
-from harness.core import Json, Message, Tokens, Trajectory
+from harness.core import AttemptKey, Json, Message, Tokens, Trajectory
 from harness.errors import SetupError
 from harness.models import wire
 from harness.runlog import Run
@@ -46,11 +46,15 @@ class Filter(NamedTuple):
         )
 
 
-def chosen(run: Run, wanted: Filter) -> Iterator[Trajectory]:
-    """Yield the attempts of a run that count and are asked for."""
-    newest = {key: record.attempt for key, record in run.newest().items()}
+def counted(run: Run) -> dict[AttemptKey, int]:
+    """Return which attempt counts of each, of those that are there now."""
+    return {key: record.attempt for key, record in run.newest().items()}
+
+
+def chosen(run: Run, newest: Mapping[AttemptKey, int], wanted: Filter) -> Iterator[Trajectory]:
+    """Yield the attempts of a run that count and are asked for; not those that were not there when it was looked at."""
     for trajectory in run.trajectories():
-        if newest[trajectory.key] == trajectory.attempt and wanted.takes(trajectory):
+        if newest.get(trajectory.key) == trajectory.attempt and wanted.takes(trajectory):
             yield trajectory
 
 
@@ -60,13 +64,14 @@ def lines(runs: Sequence[Run], form: str, wanted: Filter) -> Iterator[bytes]:
     Raises:
         SetupError: one of them is of a held-out task, has no tokens where they are asked for, or none is left.
     """
-    for run in runs:
-        entries = {trajectory.entry for trajectory in chosen(run, wanted)}
+    seen = [(run, counted(run)) for run in runs]
+    for run, newest in seen:
+        entries = {trajectory.entry for trajectory in chosen(run, newest, wanted)}
         held_out = heldout.of_run(run.header, sorted(entries))
-        for trajectory in chosen(run, wanted):
+        for trajectory in chosen(run, newest, wanted):
             heldout.require_train(trajectory, run.header, held_out)
     none = True
-    scored = (each for run in runs for each in chosen(run, wanted) if each.score.value is not None)
+    scored = (each for run, newest in seen for each in chosen(run, newest, wanted) if each.score.value is not None)
     for value in (value for trajectory in scored for value in FORMS[form](trajectory)):
         none = False
         yield msgspec.json.encode(value) + b"\n"

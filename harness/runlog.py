@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import msgspec
 
@@ -29,6 +29,8 @@ from harness.metrics import Attempt, newest
 FORMAT = 1
 HEADER = "run.json"
 LINES = "trajectories.jsonl"
+OTHER_PROTOCOL = "holds a run of another protocol"
+"""What is said of a folder that cannot be gone on in."""
 
 
 class Header(Value, frozen=True, kw_only=True):
@@ -130,18 +132,13 @@ class RunLog:
         self.folder = folder
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            self._lock = (folder / ".lock").open("w")
+            self._lock = lock(folder, f"another process is writing the run in {folder}; wait for it or use --out")
         except OSError as error:
             raise SetupError(f"cannot write to {folder}: {error.strerror}; choose another with --out") from error
         try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            self._lock.close()
-            raise SetupError(f"another process is writing the run in {folder}; wait for it or use --out") from error
-        try:
             self.header = self._continue(header) if (folder / HEADER).exists() else _dated(header)
             self.finished = Run(folder, self.header).newest()
-            _write_atomically(folder / HEADER, msgspec.json.format(msgspec.json.encode(self.header), indent=1))
+            write_atomically(folder / HEADER, msgspec.json.format(msgspec.json.encode(self.header), indent=1))
             self._size = _cut_torn_line(folder / LINES)
             # Unbuffered: nothing is left behind in memory that a close would write again after a failure.
             self._file = (folder / LINES).open("ab", buffering=0)
@@ -177,9 +174,7 @@ class RunLog:
             wrong.append(f"seed: {old.config.seed} against {header.config.seed}")
         if wrong:
             shown = "; ".join(wrong[:8]) + ("; …" if len(wrong) > 8 else "")
-            raise SetupError(
-                f"{self.folder} holds a run of another protocol ({shown}): choose another folder with --out"
-            )
+            raise SetupError(f"{self.folder} {OTHER_PROTOCOL} ({shown}): choose another folder with --out")
         return msgspec.structs.replace(
             header,
             created=old.created,
@@ -247,10 +242,31 @@ def _cut_torn_line(path: Path) -> int:
     return end
 
 
-def _write_atomically(path: Path, content: bytes) -> None:
+def lock(folder: Path, busy: str) -> TextIO:
+    """Take a folder for this process until the file that is returned is closed.
+
+    Raises:
+        SetupError: another has it; `busy` is what it says.
+        OSError: the folder cannot be written.
+    """
+    file = (folder / ".lock").open("w")
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        file.close()
+        raise SetupError(busy) from error
+    return file
+
+
+def write_atomically(path: Path, content: bytes) -> None:
+    """Write a file, whole or not at all, and on disk. OSError where the disk refuses; what was there is as it was."""
     temporary = path.with_suffix(".tmp")
-    with temporary.open("wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path)
+    try:
+        with temporary.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except OSError:
+        temporary.unlink(missing_ok=True)
+        raise

@@ -22,6 +22,8 @@ class Sequence(NamedTuple):
     tokens: int
 
 
+LONGEST = 4096
+"""L_max of `dr_grpo`, where a context says no other."""
 Aggregation = Callable[[Many[Sequence]], list[float]]
 """The attempts of a batch to the factor of each one's tokens."""
 
@@ -61,7 +63,7 @@ def task_mean(sequences: Many[Sequence], shares: Mapping[str, float] | None = No
 
 
 def named(
-    name: str, *, shares: Mapping[str, float] | None = None, floor: int = 256, longest: int = 4096
+    name: str, *, shares: Mapping[str, float] | None = None, floor: int = 256, longest: int = LONGEST
 ) -> Aggregation:
     """Return the aggregation of that name; `shares` and `floor` are task_mean's, `longest` dr_grpo's."""
     known: dict[str, Aggregation] = {

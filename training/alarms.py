@@ -85,7 +85,7 @@ def learner_idle(history: History, options: AlarmOptions) -> Alarm | None:
         worst,
         "learner idle",
         "the learner waited for groups {0:.0%} of the time",
-        "raise max_running or η, add engine replicas, or take slow environments out",
+        "raise running or eta, add engines (processes.replicas), or take slow environments out",
     )
 
 
@@ -96,7 +96,7 @@ def engine_idle(history: History, options: AlarmOptions) -> Alarm | None:
         worst,
         "engine idle",
         "the engines had nothing to sample {0:.0%} of the time",
-        "raise max_running or η; where environments are slow, give them worker processes",
+        "raise running or eta; where environments are slow, give them processes (processes.players)",
     )
 
 

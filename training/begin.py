@@ -48,7 +48,7 @@ def _begin(recipe: Recipe, base: Path, work: Path, say: Say) -> None:
     if given.model is None and given.shape not in newmodel.SHAPES:
         raise SetupError(f"begin.shape must be one of {', '.join(newmodel.SHAPES)}, not '{given.shape}'")
     made = base.with_name("made")
-    if partway.begun(work, digest(msgspec.to_builtins((recipe.gold, recipe.seed, given)))):
+    if partway.begun(work, begun_by(recipe)):
         say("what was begun goes on where it stood")
     elif given.model is None:
         shutil.rmtree(made, ignore_errors=True)
@@ -69,6 +69,11 @@ def _begin(recipe: Recipe, base: Path, work: Path, say: Say) -> None:
     say(f"warm start on {len(sequences):,} sequences of gold play")
     done = sft.learn(source, base, sequences, wanted, device=recipe.learner.device, work=work / "learnt")
     say(f"warm start: {done.tokens:,} tokens in {done.seconds:.0f} s, last loss {done.loss:.3f}")
+
+
+def begun_by(recipe: Recipe) -> str:
+    """Return the digest of what the model that training begins with is made from."""
+    return digest(msgspec.to_builtins((recipe.gold, recipe.seed, recipe.begin)))
 
 
 def gold_play(recipe: Recipe, wanted: Sequence[Gold], work: Path | None = None) -> list[Trajectory]:

@@ -108,22 +108,38 @@ class Part(NamedTuple):
     """Bytes that it may grow to."""
 
 
-def size_of(recipe: Recipe) -> Size:
-    """Return the size of the model that a recipe trains. SetupError where it names none, or one that says no size."""
+def size_of(recipe: Recipe, base: Path | None = None) -> Size:
+    """Return the size of the model that a recipe trains.
+
+    Args:
+        recipe: which names it.
+        base: where a run has its own copy, which then says the size: the model that it began with may be gone.
+
+    Raises:
+        SetupError: it names none, or one that says no size.
+    """
     if recipe.begin.model is None:
         if recipe.begin.shape not in newmodel.SHAPES:
             shape = recipe.begin.shape
             raise SetupError(f"there is no begin.shape '{shape}'{nearest(shape, newmodel.SHAPES)}")
         made = newmodel.SHAPES[recipe.begin.shape]
         return Size(*made[:5], made.head_size, made.feed_forward, made.context, tied=False, bytes=4)
-    path = Path(recipe.begin.model).expanduser() / "config.json"
+    path = source(recipe.begin.model, base) / "config.json"
     if not path.is_file():
         raise SetupError(f"begin.model: {path.parent} holds no config.json, so it is no model; name the folder of one")
-    config = wire.parse_object(path.read_text(encoding="utf-8")) or {}
+    try:
+        config = wire.parse_object(path.read_text(encoding="utf-8", errors="replace")) or {}
+    except OSError as error:
+        raise SetupError(f"begin.model: {path} cannot be read: {error.strerror}") from error
     try:
         return _configured(config)
     except (KeyError, TypeError, ValueError, ZeroDivisionError) as error:
         raise SetupError(f"{path} does not say how large the model is: {error} is missing or no number") from error
+
+
+def source(model: str, base: Path | None) -> Path:
+    """Return where the model that a run begins with is: its own copy, once there is one."""
+    return base if base is not None and base.is_dir() else Path(model).expanduser()
 
 
 def _configured(config: Mapping[str, Any]) -> Size:

@@ -14,7 +14,7 @@ import msgspec
 import numpy as np
 
 from harness.core import Ending, Value
-from harness.errors import SetupError
+from harness.errors import HarnessError, SetupError
 from training.values import KINDS, Attempt, Batch, Group, Segment
 from training.watch import Watch
 
@@ -43,6 +43,10 @@ class Spent(Value, frozen=True, kw_only=True):
 NOTHING = Spent()
 
 
+class Stopped(HarnessError):  # noqa: N818 - an outcome
+    """An end was asked for, between two updates."""
+
+
 class Buffer:
     """The groups that are complete and not yet trained on."""
 
@@ -60,6 +64,8 @@ class Buffer:
         self.spent = spent
         self._groups = {group.group_id: group for group in groups}
         self._error: BaseException | None = None
+        self.stopped = False
+        """Whether an end was asked for."""
         self._changed = asyncio.Event()
         if len(self._groups) > bound:
             raise SetupError(
@@ -93,10 +99,13 @@ class Buffer:
 
         Raises:
             Overdue: they are not, after so many seconds.
+            Stopped: none is to be taken any more.
             Exception: what `fail` was told, where no more will come.
         """
         async with watch.deadline(seconds, f"waiting for {self.batch} complete groups"):
-            while len(self._groups) < self.batch:
+            while self.stopped or len(self._groups) < self.batch:
+                if self.stopped:
+                    raise Stopped("an end was asked for")
                 if self._error is not None:
                     raise self._error
                 self._changed.clear()
@@ -106,6 +115,11 @@ class Buffer:
             del self._groups[group.group_id]
         self.spent = self.spent.spend(group.group_id for group in groups)
         return Batch(groups=groups)
+
+    def stop(self) -> None:
+        """Have nothing taken any more; what waits stays."""
+        self.stopped = True
+        self._changed.set()
 
     def fail(self, error: BaseException) -> None:
         """Tell who waits that no more groups will come."""

@@ -17,7 +17,7 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -33,6 +33,8 @@ from training.staleness import Admission
 from training.values import Group
 from training.weights import Write
 
+FOLDER = "checkpoints"
+"""Of a run."""
 FORMAT = 1
 STATE, GROUPS, MANIFEST = "state.json", "buffer.bin", "manifest.json"
 LEARNER, POOLS = "learner", "pools"
@@ -54,8 +56,6 @@ class State(Value, frozen=True, kw_only=True):
     mix: Mix
     served: tuple[int, ...]
     """The weight version of each pool."""
-    extra: Mapping[str, Json] = msgspec.field(default_factory=dict)
-    """The loop's own: the best validation score, for one."""
 
 
 class Entry(Value, frozen=True, kw_only=True):
@@ -116,7 +116,7 @@ def write(root: Path, state: State, groups: Sequence[Group], learner: Write, ser
 
 def steps(root: Path) -> list[Path]:
     """Return the checkpoints of a run, the oldest first. One that a crash caught while it was replaced is put back."""
-    for folder in disk.unfinished(root):
+    for folder in disk.unfinished(root, "step-"):
         disk.recover(folder)
     return sorted(path for path in root.glob("step-*") if (path / MANIFEST).is_file())
 

@@ -140,7 +140,13 @@ class Collector:
             raise
 
     async def batch(self) -> Batch:
-        """Return the next B groups to train on. Overdue, or what ended `run`, where they do not come."""
+        """Return the next B groups to train on.
+
+        Raises:
+            Overdue: they do not come in time.
+            Stopped: none is to be taken any more.
+            Exception: what ended `run`.
+        """
         batch = await self.buffer.take(self._watch, self._options.batch_seconds)
         self.curriculum = choosing.trained(self.curriculum, self._course, batch.groups)
         return batch

@@ -43,6 +43,7 @@ def sft(
     """Fine-tune a model on gold play of train tasks; play the result with harness eval --model hf/OUT."""
     from harness.config import convert, parse_overrides
     from harness.core import digest
+    from harness.errors import SetupError
     from harness.models.hf.engine import weights_digest
     from harness.models.local import model_folder
     from training import machine, partway
@@ -55,6 +56,8 @@ def sft(
     given = {"lr": lr, "epochs": epochs, "seconds": seconds, "seed": seed}
     options = convert(WarmStartOptions, given, "harness sft")
     settings, work = parse_overrides(overrides), partway.beside(out)
+    if odd := sorted(settings.keys() - {*envs}):
+        raise SetupError(f"--set {odd[0]}… is of no environment that is named: say --env {odd[0]}, or leave it out")
 
     def sequences() -> list[Segment]:
         played = room.plays([Gold(env=env, tasks=tasks, settings=settings.get(env, {})) for env in envs], seed, work)
@@ -141,7 +144,7 @@ def _forecast(recipe: Recipe, folder: Path, *, resume: bool, as_json: bool) -> N
     from training import budget, forecast, preflight
 
     preflight.require_envs(recipe)
-    size = budget.size_of(recipe)
+    size = budget.size_of(recipe, folder / "base")
     parts = forecast.parts_of(recipe, size)
     known = (recipe, size, parts, folder, forecast.plays_of(recipe))
     click.echo(json.dumps(forecast.as_json(*known)) if as_json else forecast.text(*known))
@@ -153,6 +156,7 @@ def _train(recipe: Recipe, folder: Path, console: Console, *, resume: bool) -> l
     import signal
 
     from training import partway, screen
+    from training import recipe as recipes
     from training.process.parent import Lost
     from training.watch import Overdue
 
@@ -163,7 +167,7 @@ def _train(recipe: Recipe, folder: Path, console: Console, *, resume: bool) -> l
             with screen.shown(folder, recipe.name, recipe.steps, console) as say:
                 return run(recipe, folder, say, resume=resume)
     except KeyboardInterrupt:
-        begun = (folder / "recipe.json").is_file()
+        begun = (folder / recipes.NOTE).is_file()
         go_on = f"go on with: harness train --resume {folder}" if begun else "nothing was begun yet"
         click.echo(f"interrupted; {go_on}", err=True)
         raise

@@ -12,7 +12,7 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-from harness.errors import StorageError
+from harness.errors import HarnessError, StorageError
 
 PART = ".part"
 ASIDE = ".old"
@@ -32,6 +32,8 @@ def staging(folder: Path) -> Iterator[Path]:
         shutil.rmtree(part, ignore_errors=True)
         part.mkdir(parents=True)
         yield part
+    except HarnessError:  # says itself what is wrong, whatever is behind it: a deadline is a TimeoutError, an OSError
+        raise
     except OSError as error:
         raise StorageError(refusal(folder, error)) from error
     except Exception as error:
@@ -69,10 +71,10 @@ def recover(folder: Path) -> None:
         _aside(folder).rename(folder)
 
 
-def unfinished(root: Path) -> list[Path]:
-    """Return the folders that a crash caught while they were being replaced, under the names they had."""
-    names = (path.name.removeprefix(".").removesuffix(ASIDE) for path in sorted(root.glob(f".*{ASIDE}")))
-    return [root / name for name in names if not (root / name).exists()]
+def unfinished(root: Path, names: str) -> list[Path]:
+    """Return the folders that a crash caught while they were being replaced, of names that begin so."""
+    found = (path.name.removeprefix(".").removesuffix(ASIDE) for path in sorted(root.glob(f".{names}*{ASIDE}")))
+    return [root / name for name in found if not (root / name).exists()]
 
 
 def _aside(folder: Path) -> Path:
@@ -102,6 +104,6 @@ def out_of_space(error: BaseException | None) -> OSError | None:
 def refusal(folder: Path, error: OSError) -> str:
     """Say in one sentence that a folder could not be written."""
     return (
-        f"cannot write {folder}: {error.strerror or error}; free some space there, or resume with another folder; "
-        "what was written before is as it was"
+        f"cannot write {folder}: {error.strerror or error}; free some space there, and go on; what was written before "
+        "is as it was"
     )

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness.core import Json
-from training import aggregation, checkpoint, counts, credit, samples, staleness, weights
+from training import checkpoint, counts, credit, samples, staleness, weights
+from training.buffer import Stopped
 from training.collect import Collector
 from training.policies import PooledSampler, adapted, pool_advantages
 from training.process.learner import Learner
@@ -49,7 +49,6 @@ class Parts:
     """Is shown new weights that are due to be scored; it does not wait."""
     pinned: Callable[[], list[Path]]
     """Snapshots that are being scored, which must stay."""
-    extra: Mapping[str, Json]
     gone: Sequence[Gone]
     """Each waits until a process is lost that nothing starts again, and returns why."""
     lags: Callable[[], list[float]]
@@ -57,7 +56,10 @@ class Parts:
 
 
 async def train(parts: Parts) -> Path:
-    """Train to the last step and return the folder of the last weights. What goes wrong ends it with a sentence."""
+    """Train to the last step and return the folder of the last weights. What goes wrong ends it with a sentence.
+
+    Where an end is asked for (`Buffer.stop`) it is Stopped, behind the update under way, and a checkpoint has all.
+    """
     collecting = asyncio.create_task(parts.collector.run(), name="collector")
     learning = counts.Busy()
     folder = Path(parts.sampler.serving[0].folder)
@@ -78,6 +80,9 @@ async def train(parts: Parts) -> Path:
             if parts.version % parts.recipe.score.every == 0:
                 parts.scored(parts.version, folder)
             prune(parts)
+    except Stopped:
+        await save(parts)
+        raise
     finally:
         collecting.cancel()
         await asyncio.wait([collecting], timeout=STOP_SECONDS)
@@ -89,10 +94,8 @@ def assess(batch: Batch, recipe: Recipe, version: int) -> tuple[list[Sample], Me
     given = credit.assign(batch.groups, credit.rule_of(recipe.credit), recipe.tan, recipe.negative, recipe.imitation)
     found = credit.thinned(given, recipe.below, recipe.seed)
     budget = Budget(eta=recipe.eta, stale_interval=recipe.pools.stale_interval)
-    made = samples.make(
-        found, aggregation.named(recipe.aggregation), keep=lambda segment: staleness.keep(segment, version, budget)
-    )
-    return made, credit.metrics(found)
+    made = samples.make(found, recipe.weigh, keep=lambda segment: staleness.keep(segment, version, budget))
+    return made, {**credit.metrics(found), **staleness.trained(made, version)}
 
 
 async def publish(parts: Parts, made: list[Sample], metrics: Metrics) -> Path:
@@ -116,9 +119,8 @@ async def save(parts: Parts) -> None:
         spent=parts.collector.buffer.spent,
         mix=parts.sampler.mix,
         served=tuple(each.version for each in parts.sampler.serving),
-        extra=dict(parts.extra),
     )
-    root, loop = parts.folder / "checkpoints", asyncio.get_running_loop()
+    root, loop = parts.folder / checkpoint.FOLDER, asyncio.get_running_loop()
 
     def learner(folder: Path) -> None:
         asyncio.run_coroutine_threadsafe(parts.learner.save(folder), loop).result()
@@ -129,15 +131,16 @@ async def save(parts: Parts) -> None:
 
 def prune(parts: Parts) -> None:
     """Remove snapshots and checkpoints that nobody needs."""
-    serving = [Path(each.folder) for each in parts.sampler.serving]
-    weights.prune(parts.folder / "snapshots", [*serving, *parts.pinned()])
-    checkpoint.prune(parts.folder / "checkpoints", KEPT, serving)
+    needed = [*(Path(each.folder) for each in parts.sampler.serving), *parts.pinned()]
+    weights.prune(parts.folder / "snapshots", needed)
+    checkpoint.prune(parts.folder / checkpoint.FOLDER, KEPT, needed)
 
 
 def standing(parts: Parts, batch: Batch) -> Metrics:
-    """Return how far behind what was trained on is, and how the run stands."""
+    """Return how far behind what waits and what is under way is, and how the run stands."""
     return {
-        **staleness.metrics("trained", staleness.tally(batch.groups), parts.version - 1),
+        **staleness.metrics("queue", staleness.tally(parts.collector.buffer.groups), parts.version),
+        **staleness.metrics("flight", parts.sampler.in_flight() + parts.collector.unfinished(), parts.version),
         **parts.collector.metrics(),
         **counts.rewards(batch.groups),
         "idle/engine": parts.sampler.busy.idle(),

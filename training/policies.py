@@ -21,15 +21,13 @@ import numpy as np
 
 from harness.core import Count, Json, Natural, Value
 from harness.dice import Dice
-from harness.errors import ModelError
+from harness.errors import HarnessError, ModelError
 from harness.models.sampler import Refresh, Request, Sampled, Sampler
 from training.counts import Busy
 from training.staleness import Tally
 from training.values import Sample
+from training.watch import Overdue
 
-OPEN_SECONDS = 1800.0
-SAMPLE_SECONDS = 7200.0
-UPDATE_SECONDS = 900.0
 CLOSE_SECONDS = 120.0
 
 Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
@@ -86,8 +84,17 @@ class Mix(Value, frozen=True, kw_only=True):
 class PooledSampler:
     """Several engines as one: a `Sampler`, so that a `LocalModel` plays on it like on any other."""
 
-    def __init__(self, samplers: Sequence[Sampler], options: PoolOptions, base: Path) -> None:
-        """Take engines that serve the weights in `base` as version 0, the current pool's first."""
+    def __init__(
+        self, samplers: Sequence[Sampler], options: PoolOptions, base: Path, *, seconds: float = 8100.0
+    ) -> None:
+        """Take engines that serve the weights in `base` as version 0, the current pool's first.
+
+        Args:
+            samplers: the engines.
+            options: how they are drawn.
+            base: folder of the weights.
+            seconds: deadline of whatever they are asked, the start of one that has to be begun again included.
+        """
         if len(samplers) != options.depth + 1:
             raise ValueError(f"{options.depth} stale pools need {options.depth + 1} engines, not {len(samplers)}")
         self.name = "+".join(sampler.name for sampler in samplers)
@@ -96,6 +103,7 @@ class PooledSampler:
         self.mix = Mix(stale=ratio_at(options, 0) if options.depth else 0.0)
         self.serving = (Served(version=0, folder=str(base)),) * len(samplers)
         self._samplers = tuple(samplers)
+        self._seconds = seconds
         self.busy = Busy()
         """Its `idle` is the share of the time in which no turn was being sampled."""
         self._episodes: dict[str, _Episode] = {}
@@ -107,7 +115,7 @@ class PooledSampler:
 
     async def open(self) -> None:
         """Load or start all engines."""
-        await _together([sampler.open() for sampler in self._samplers], OPEN_SECONDS, "opening the pools")
+        await _together([sampler.open() for sampler in self._samplers], self._seconds, "opening the pools")
         self.context = min(sampler.context for sampler in self._samplers)
 
     async def sample(self, request: Request) -> Sampled:
@@ -117,7 +125,7 @@ class PooledSampler:
         share = episode.share(self.mix) if self.options.scope == "trajectory" else share_of(self.mix)
         pool = draw(seed, share, len(self._samplers) - 1)
         episode.pools.add(pool)
-        async with _within(SAMPLE_SECONDS, "sampling a turn"):
+        async with _within(self._seconds, "sampling a turn", ModelError):
             with self.busy.work():
                 sampled = await self._samplers[pool].sample(request)
         episode.tokens.update((pool, version) for version in sampled.versions)
@@ -127,7 +135,7 @@ class PooledSampler:
         """Forget an episode in every pool that it was in."""
         known = self._episodes.pop(episode, None)
         for pool in sorted(known.pools) if known else ():
-            async with _within(CLOSE_SECONDS, "releasing an episode"):
+            async with _within(CLOSE_SECONDS, "releasing an episode", ModelError):
                 await self._samplers[pool].release(episode)
 
     async def update(self, weights: Json, version: int, refresh: Refresh = "recompute_kv") -> None:
@@ -141,7 +149,7 @@ class PooledSampler:
         updates = [
             self._samplers[pool].update(serving[pool].folder, serving[pool].version, refresh) for pool in changed
         ]
-        await _together(updates, UPDATE_SECONDS, "taking new weights")
+        await _together(updates, self._seconds, "taking new weights")
         self.serving = tuple(serving)
 
     def in_flight(self) -> Tally:
@@ -268,7 +276,7 @@ def _bounded(share: float, options: PoolOptions) -> float:
 
 async def _together(calls: Sequence[Awaitable[Any]], seconds: float, what: str) -> None:
     """Await all, whatever becomes of each, and raise the first failure."""
-    async with _within(seconds, what):
+    async with _within(seconds, what, Overdue):
         outcomes = await asyncio.gather(*calls, return_exceptions=True)
     for outcome in outcomes:
         if isinstance(outcome, BaseException):
@@ -276,12 +284,12 @@ async def _together(calls: Sequence[Awaitable[Any]], seconds: float, what: str) 
 
 
 @contextlib.asynccontextmanager
-async def _within(seconds: float, what: str) -> AsyncIterator[None]:
-    """Bound what is awaited inside. ModelError where its time is up."""
+async def _within(seconds: float, what: str, kind: type[HarnessError]) -> AsyncIterator[None]:
+    """Bound what is awaited inside. An error of that kind where its time is up."""
     try:
         async with asyncio.timeout(seconds) as limit:
             yield
     except TimeoutError as error:
         if not limit.expired():
             raise
-        raise ModelError(f"{what} took more than {seconds:g} seconds") from error
+        raise kind(f"{what} took more than {seconds:g} seconds") from error

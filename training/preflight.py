@@ -10,7 +10,7 @@ from pathlib import Path
 
 from harness import registry
 from harness.core import EnvOptions
-from harness.errors import SetupError
+from harness.errors import SetupError, nearest
 from harness.models.local import load_tokenizer
 from harness.models.vllm import launch
 from training import budget, cluster, forecast, machine, record
@@ -27,9 +27,9 @@ def check(recipe: Recipe, folder: Path, *, resume: bool) -> None:
     cluster.require(recipe.cluster, recipe.spread)
     require_replicas(recipe)
     record.require(recipe.log)
-    size = budget.size_of(recipe)
+    size = budget.size_of(recipe, folder / "base")
     if recipe.begin.model is not None:
-        load_tokenizer(Path(recipe.begin.model).expanduser())
+        load_tokenizer(budget.source(recipe.begin.model, folder / "base"))
     require_room(recipe, size, folder, resume=resume)
 
 
@@ -37,8 +37,13 @@ def require_envs(recipe: Recipe) -> None:
     """Refuse an environment, or a setting of one, that there is not, for training or for gold play."""
     for name, settings in recipe.envs.items():
         env = registry.make_env(name, EnvOptions(settings=settings))
-        if recipe.collect.split not in env.splits():
+        splits = env.splits()
+        if recipe.collect.split not in splits:
             raise SetupError(f"{name} has no split '{recipe.collect.split}' to train on: leave {name} out")
+        tested = {"test": recipe.score.test} if recipe.score.test_tasks else {}
+        for key, split in {"validation": recipe.score.validation, **tested}.items():
+            if split not in splits:
+                raise SetupError(f"score.{key}: {name} has no split '{split}'{nearest(split, splits)}")
     for gold in recipe.gold:
         registry.make_env(gold.env, EnvOptions(settings=gold.settings))
 
@@ -65,6 +70,9 @@ def require_devices(recipe: Recipe) -> None:
 
 def require_vllm(recipe: Recipe) -> None:
     """Refuse engines that vLLM cannot be. SetupError with the remedy; what a cluster's nodes have, they say."""
+    if recipe.learner.deterministic and recipe.sampler == "hf" and recipe.engine.batch != 1:
+        raise SetupError("learner.deterministic wants the same bits of every turn, and its last ones depend on how "
+                         f"many are computed at once: set engine.batch to 1, not {recipe.engine.batch}")  # fmt: skip
     if recipe.sampler != "vllm":
         return
     if recipe.learner.deterministic:

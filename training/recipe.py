@@ -13,11 +13,12 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from harness.config import LocalOptions, Strict, convert, merge, read_toml
-from harness.core import Count, Json, Natural, canonical_json
+from harness.core import Count, Json, Natural, Seconds, canonical_json
 from harness.core import digest as digest_of
 from harness.errors import SetupError, nearest
 from harness.models.sampler import Kind
-from training import curriculum, learner
+from training import aggregation, credit, curriculum, learner
+from training.aggregation import LONGEST, Aggregation
 from training.cluster import ClusterOptions
 from training.collect import CollectOptions
 from training.copying import CopyingOptions
@@ -32,6 +33,8 @@ from training.warmstart import WarmStartOptions
 
 FOLDER = Path(__file__).with_name("recipes")
 NONE = "none"
+NOTE = "recipe.json"
+"""The resolved recipe, in a run's folder."""
 
 
 class BeginOptions(Strict, frozen=True, kw_only=True):
@@ -83,6 +86,8 @@ class ScoreOptions(Strict, frozen=True, kw_only=True):
     """The split that is played once at the end, and by nothing that chooses anything."""
     test_tasks: Natural = 200
     """Of each environment's test split, played by the warm start, the last and the best; 0 leaves that out."""
+    seconds: Seconds = 3600.0
+    """Deadline of one evaluation."""
 
 
 class Recipe(Strict, frozen=True, kw_only=True):
@@ -161,6 +166,12 @@ class Recipe(Strict, frozen=True, kw_only=True):
         return {name: max(each.tasks for each in learnt if each.env == name) for name in {each.env for each in learnt}}
 
     @property
+    def weigh(self) -> Aggregation:
+        """How the losses of tokens make one number; `task_mean` gives environments the curriculum's shares of it."""
+        shares = {name: self.curriculum.shares.get(name, 1.0) for name in self.envs}
+        return aggregation.named(self.aggregation, shares=shares, longest=self.engine.context or LONGEST)
+
+    @property
     def learning(self) -> LearnerOptions:
         """How a batch changes the weights, where a rate that falls knows how far it has to go."""
         if self.learner.schedule == "constant" or self.learner.updates:
@@ -193,7 +204,7 @@ def load(name: str, above: Mapping[str, Any]) -> Recipe:
 
 def stored(folder: Path, above: Mapping[str, Any]) -> Recipe:
     """Return the recipe of a run, with values laid over it. SetupError where the folder holds no run."""
-    path = folder / "recipe.json"
+    path = folder / NOTE
     try:
         found = msgspec.json.decode(path.read_bytes())
     except (OSError, msgspec.DecodeError) as error:
@@ -216,7 +227,25 @@ def made(values: Mapping[str, Any], where: str) -> Recipe:
     learner.require_sense(recipe.backend, recipe.learner)
     if recipe.eta < 0:
         raise SetupError(f"{where}: eta must be 0 or more, not {recipe.eta}")
+    credit.rule_of(recipe.credit)
+    _ = recipe.weigh
+    _require_learnable(recipe, where)
     return recipe
+
+
+def _require_learnable(recipe: Recipe, where: str) -> None:
+    """Refuse what would train on nothing, or on something else than was sampled. SetupError."""
+    if recipe.collect.group_size < credit.LEAST:
+        raise SetupError(f"{where}: collect.group_size must be {credit.LEAST} or more: attempts are compared")
+    if (recipe.collect.params.top_p or 1.0) < 1:
+        raise SetupError(
+            f"{where}: collect.params.top_p must be 1: below, other probabilities are sampled than trained"
+        )
+    for name, bounds in (("band", recipe.learner.loss.band), ("veto", recipe.learner.loss.veto)):
+        if bounds is not None and bounds[0] > bounds[1]:
+            raise SetupError(f"{where}: learner.loss.{name} must rise, or nothing is between: not {list(bounds)}")
+    if [each[0] for each in recipe.pools.schedule] != sorted(each[0] for each in recipe.pools.schedule):
+        raise SetupError(f"{where}: the versions of pools.schedule must rise")
 
 
 def _require_trained(named: Iterable[str], key: str, recipe: Recipe, where: str) -> None:
@@ -241,12 +270,20 @@ def _nothing(values: Any) -> Any:
 
 
 def digest(recipe: Recipe) -> str:
-    """Return the digest of all that a run's weights depend on: not its length, its processes, or what it logs.
+    """Return the digest of all that a run's weights depend on: not its length, its processes, its scores or its logs.
 
-    Its length counts where a learning rate falls until the last update: given more of them, it would rise again.
+    Its length counts where a learning rate falls until the last update: given more of them, it would rise again. How
+    much is computed at once, and where, counts where the last bits do.
     """
-    same = {"steps": 1, "processes": True, "log": LogOptions(), "learner": recipe.learning}
-    values = msgspec.to_builtins(msgspec.structs.replace(recipe, **same))
+    learning, engine = recipe.learning, recipe.engine
+    if not learning.deterministic:
+        plain, local = LearnerOptions(), LocalOptions()
+        learning = msgspec.structs.replace(
+            learning, micro_tokens=plain.micro_tokens, checkpointing=plain.checkpointing, device=plain.device
+        )
+        engine = msgspec.structs.replace(engine, batch=local.batch, device=local.device, memory=local.memory)
+    same = {"steps": 1, "processes": True, "score": ScoreOptions(), "log": LogOptions(), "learner": learning}
+    values = msgspec.to_builtins(msgspec.structs.replace(recipe, engine=engine, **same))
     return digest_of({key: value for key, value in values.items() if key != "cluster"})
 
 

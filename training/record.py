@@ -28,6 +28,7 @@ from typing import Any, Literal, Protocol
 
 import msgspec
 
+from harness import runlog
 from harness.core import Json, Value
 from harness.errors import SetupError, StorageError
 from training import disk, scores
@@ -166,16 +167,10 @@ class Lines:
             return []
         kept = [line for line in read(self.path) if line["version"] <= version]
         text = "".join(_text(line) for line in kept).encode()
-        temporary = self.path.with_suffix(".tmp")
         try:
-            with temporary.open("wb") as file:
-                file.write(text)
-                file.flush()
-                os.fsync(file.fileno())
-            temporary.replace(self.path)
+            runlog.write_atomically(self.path, text)
             disk.sync(self.path.parent)
         except OSError as error:
-            temporary.unlink(missing_ok=True)
             raise StorageError(disk.refusal(self.path, error)) from error
         return kept
 

@@ -14,23 +14,23 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import signal
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AsyncExitStack
+import shutil
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, contextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
-from harness import heldout, newmodel, registry
+from harness import heldout, newmodel, registry, runlog
 from harness.core import Env, EnvOptions
-from harness.errors import SetupError
+from harness.errors import SetupError, StorageError
 from harness.models.local import LocalModel
 from harness.models.sampler import Sampler
-from training import budget, checkpoint, cluster, disk, machine, partway, ptx, staleness
+from training import budget, checkpoint, cluster, disk, machine, partway, ptx, scores, staleness
 from training import curriculum as choosing
-from training.begin import begin
-from training.buffer import Buffer
+from training.begin import begin, begun_by
+from training.buffer import Buffer, Stopped
 from training.collect import Collector, Table
 from training.loop import Parts, train
 from training.play import Play, here
@@ -38,7 +38,7 @@ from training.policies import PooledSampler
 from training.process import engine, learner, players
 from training.process.parent import Gone, Hold, Lost, Process, unless_gone
 from training.process.replicas import Replicas
-from training.recipe import Recipe, digest, text
+from training.recipe import NOTE, Recipe, digest, stored, text
 from training.record import Record
 from training.scoring import Result, Scored, Scoring, final
 from training.watch import Watch
@@ -57,7 +57,11 @@ def run(recipe: Recipe, folder: Path, say: Say, *, resume: bool) -> list[Result]
         KeyboardInterrupt: Ctrl-C or SIGTERM; all that was started is ended.
     """
     newmodel.require_packages()
-    _claim(recipe, folder, resume=resume)
+    with claimed(recipe, folder, resume=resume):
+        return _run(recipe, folder, say)
+
+
+def _run(recipe: Recipe, folder: Path, say: Say) -> list[Result]:
     if told := budget.told_of_bfloat16(recipe, machine.default_device()):
         say(told)
     begin(recipe, folder / "base", say)
@@ -65,25 +69,28 @@ def run(recipe: Recipe, folder: Path, say: Say, *, resume: bool) -> list[Result]
         gold = ptx.play(recipe, folder / "base", folder / "gold", say)
     try:
         return asyncio.run(_scored(recipe, folder, gold, say))
-    except asyncio.CancelledError as error:
+    except (asyncio.CancelledError, Stopped) as error:
         raise KeyboardInterrupt from error
 
 
 async def _scored(recipe: Recipe, folder: Path, gold: ptx.Plays, say: Say) -> list[Result]:
     """Train from where the newest checkpoint stands, and score."""
-    task = asyncio.current_task()
-    if task is not None:  # an end by SIGTERM is as orderly as one by Ctrl-C
-        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
-    base, resume = folder / "base", checkpoint.newest(folder / "checkpoints") is not None
+    with signals(_cancel):
+        return await _trained_and_scored(recipe, folder, gold, say)
+
+
+async def _trained_and_scored(recipe: Recipe, folder: Path, gold: ptx.Plays, say: Say) -> list[Result]:
+    base, resume = folder / "base", checkpoint.newest(folder / checkpoint.FOLDER) is not None
     async with AsyncExitStack() as stack:
         scoring = Scoring(recipe, folder, say)
         stack.push_async_callback(scoring.close)
         if not resume:
             scoring.begin(0, base)
         last = await trained(recipe, folder, base, gold, scoring, resume=resume)
-        scoring.begin(recipe.steps, last)
+        if recipe.steps % recipe.score.every:
+            scoring.begin(recipe.steps, last)
         await scoring.wait()
-    return await final(recipe, folder, scoring, base)
+    return await final(recipe, folder, base)
 
 
 async def trained(recipe: Recipe, folder: Path, base: Path, gold: ptx.Plays, scoring: Scored, *, resume: bool) -> Path:
@@ -97,9 +104,10 @@ async def trained(recipe: Recipe, folder: Path, base: Path, gold: ptx.Plays, sco
                 parts = await make(recipe, folder, base, gold, scoring, held_out, stack)
                 if resume:
                     scoring.say(f"taken up at update {parts.version}")
-                last = await unless_gone(train(parts), parts.gone)
-                await asyncio.to_thread(disk.copy, last, folder / "checkpoints" / "last")
-                return folder / "checkpoints" / "last"
+                with signals(functools.partial(_end, parts.collector.buffer, scoring.say)):
+                    last = await unless_gone(train(parts), parts.gone)
+                await asyncio.to_thread(disk.copy, last, folder / checkpoint.FOLDER / "last")
+                return folder / checkpoint.FOLDER / "last"
         except Lost as error:
             if not left:
                 raise
@@ -108,23 +116,64 @@ async def trained(recipe: Recipe, folder: Path, base: Path, gold: ptx.Plays, sco
     raise AssertionError("unreachable: the last round returns or raises")
 
 
+@contextmanager
+def signals(asked: Callable[[asyncio.Task[Any]], None]) -> Iterator[None]:
+    """Have what is asked by Ctrl-C or SIGTERM done to this task, on its own loop; the two are alike."""
+    task, loop = asyncio.current_task(), asyncio.get_running_loop()
+    assert task is not None  # noqa: S101 - a coroutine asks
+    with partway.signals(lambda number, frame: loop.call_soon_threadsafe(asked, task)):
+        yield
+
+
+def _cancel(task: asyncio.Task[Any]) -> None:
+    task.cancel()
+
+
+def _end(buffer: Buffer, say: Say, task: asyncio.Task[Any]) -> None:
+    """End behind the update under way, which is kept; asked a second time, at once."""
+    if buffer.stopped:
+        task.cancel()
+        return
+    buffer.stop()
+    say("the run ends behind the update under way, which is kept; asked again, it ends at once")
+
+
 def _absolute(folder: Path) -> Path:
     """Return a folder as actors can name it, who stand elsewhere."""
     return folder.absolute()
 
 
-def _claim(recipe: Recipe, folder: Path, *, resume: bool) -> None:
-    """Take the folder for this recipe. SetupError where it is taken, or there is nothing to take up."""
-    note = folder / "recipe.json"
+@contextmanager
+def claimed(recipe: Recipe, folder: Path, *, resume: bool) -> Iterator[None]:
+    """Have the folder for this recipe, and for this process alone.
+
+    Without a checkpoint there is nothing that another recipe could not go on from, but the model it began with: that is
+    removed where it would now be another.
+
+    Raises:
+        SetupError: it is taken, its checkpoint is another recipe's or further than `steps`, or another process has it.
+        StorageError: the disk refuses; what was there is as it was.
+    """
+    note = folder / NOTE
     if not resume and note.exists():
         raise SetupError(f"{folder} holds a run already: go on with harness train --resume {folder}")
-    if (newest := checkpoint.newest(folder / "checkpoints")) is not None:
-        checkpoint.state_of(newest, digest(recipe))  # before the run's own recipe is written over
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        note.write_bytes(text(recipe))
+        lock = runlog.lock(folder, f"another process trains in {folder}: wait for it, or end it")
     except OSError as error:
-        raise SetupError(f"cannot write {note}: {error.strerror}") from error
+        raise StorageError(disk.refusal(folder, error)) from error
+    with lock:
+        if (newest := checkpoint.newest(folder / checkpoint.FOLDER)) is not None:
+            state = checkpoint.state_of(newest, digest(recipe))  # before the run's own recipe is written over
+            if state.step > recipe.steps:
+                raise SetupError(f"{folder} has {state.step} updates behind it: give --steps as many, or more")
+        elif note.exists() and begun_by(stored(folder, {})) != begun_by(recipe):
+            shutil.rmtree(folder / "base", ignore_errors=True)
+        try:
+            runlog.write_atomically(note, text(recipe))
+        except OSError as error:
+            raise StorageError(disk.refusal(note, error)) from error
+        yield
 
 
 class Stage(NamedTuple):
@@ -149,9 +198,10 @@ async def make(
     await stack.enter_async_context(watch.heartbeat(BLOCKED_SECONDS))
     holds = await stack.enter_async_context(cluster.joined(recipe.cluster, recipe.spread))
     samplers, gone = make_samplers(recipe, folder, base, watch, scoring.say, holds.engine)
-    sampler = PooledSampler(samplers, recipe.pools, base)
+    waits = recipe.spread.start_seconds + recipe.spread.call_seconds
+    sampler = PooledSampler(samplers, recipe.pools, base, seconds=waits)
     model = LocalModel(recipe.name, base, sampler, recipe.engine)
-    stack.push_async_callback(model.close)
+    stack.push_async_callback(sampler.close)  # also where it could be opened by half
     envs: dict[str, Env] = {}
     for name, settings in recipe.envs.items():
         envs[name] = registry.make_env(name, EnvOptions(settings=settings))
@@ -175,15 +225,16 @@ async def make(
     curriculum = choosing.begin(list(envs), recipe.curriculum, recipe.shown)
     admission = staleness.restarted(recipe.groups, recipe.eta, recipe.running, 0, 0)
     buffer = Buffer(recipe.groups, (recipe.eta + 1) * recipe.groups)
-    version, extra = 0, scoring.state
-    if (newest := checkpoint.newest(folder / "checkpoints")) is not None:
+    version = 0
+    if (newest := checkpoint.newest(folder / checkpoint.FOLDER)) is not None:
         found = checkpoint.read(newest, digest(recipe))
         admission, buffer = checkpoint.resumed(found, recipe.groups, recipe.eta, recipe.running)
         curriculum, version = found.state.curriculum, found.state.version
         await made.load(found.learner)
         sampler.mix = found.state.mix
         await sampler.serve(found.serving)
-        scoring.state.update(found.state.extra)
+        if version % recipe.score.every == 0 and version not in {each.version for each in scores.read(folder)}:
+            scoring.begin(version, Path(found.serving[0].folder))  # its evaluation was cut off
     collector = Collector(
         Table(envs=envs, play=stage.play, held_out=held_out),
         msgspec.structs.replace(recipe.collect, seed=recipe.seed),
@@ -207,7 +258,6 @@ async def make(
         record=record,
         scored=scoring.begin,
         pinned=scoring.pinned,
-        extra=extra,
         gone=(made.gone, *gone, *stage.gone),
         lags=watch.lags,
     )

@@ -21,20 +21,28 @@ from typing import Protocol
 
 import msgspec
 
-from harness.core import Json
-from harness.errors import SetupError
-from training import disk, machine, scores
+from harness import runlog
+from harness.core import Json, Value
+from harness.errors import HarnessError, SetupError
+from training import checkpoint, disk, machine, scores
 from training.process import learner
 from training.recipe import Recipe
 
-EVALUATION_SECONDS = 3600.0
 END_SECONDS = 10.0
 EVALUATE = (
     "import sys; from training.process.child import end_with_parent; end_with_parent(int(sys.argv.pop(1))); "
     "from harness.cli import main; main()"
 )
 """`harness eval`, which ends with the run that asks for it."""
+BEST, NOTE = "best", "validation.json"
 Say = Callable[[str], None]
+
+
+class Best(Value, frozen=True, kw_only=True):
+    """What `checkpoints/best` scored on validation: it stands beside its weights, so neither is without the other."""
+
+    version: int
+    score: float
 
 
 class Result(msgspec.Struct, frozen=True):
@@ -50,8 +58,6 @@ class Result(msgspec.Struct, frozen=True):
 class Scored(Protocol):
     """Who scores weights while a run goes on."""
 
-    state: dict[str, Json]
-    """Part of the checkpoint."""
     say: Say
 
     def begin(self, version: int, folder: Path) -> None:
@@ -67,13 +73,10 @@ class Scoring:
     """Evaluations in the background, one at a time, by `harness eval` in a process of its own."""
 
     def __init__(self, recipe: Recipe, folder: Path, say: Say) -> None:
-        self.state: dict[str, Json] = {}
-        """The best score so far and its version: part of the checkpoint."""
         self.say = say
         self._recipe = recipe
         self._folder = folder
         self._due: tuple[int, Path] | None = None
-        self._newest: int | None = None
         self._pinned: set[Path] = set()
         self._task: asyncio.Task[None] | None = None
 
@@ -82,10 +85,12 @@ class Scoring:
         return [*self._pinned, *([self._due[1]] if self._due else [])]
 
     def begin(self, version: int, folder: Path) -> None:
-        """Score weights once, when the evaluation under way is done; one that waits gives way to newer weights."""
-        if version == self._newest:
-            return
-        self._newest = version
+        """Score weights when the evaluation under way is done; those that wait give way to newer ones.
+
+        What is scored already is not played again.
+        """
+        if self._due is not None:
+            self.say(f"validation at update {self._due[0]} is left out: the one before it was still under way")
         self._due = (version, folder)
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._work(), name="scoring")
@@ -111,48 +116,80 @@ class Scoring:
                     self._recipe, self._folder, folder, version, score.validation, score.tasks, what="validation"
                 )
                 self.say(f"validation at update {version}: {result.score:.3f} (coverage {100 * result.coverage:.0f} %)")
-                best = self.state.get("best_score")
-                if not isinstance(best, (int, float)) or result.score > best:
-                    await asyncio.to_thread(disk.copy, folder, self._folder / "checkpoints" / "best")
-                    self.state |= {"best_score": result.score, "best_version": version}
-            except SetupError as error:
+                best = best_of(self._folder)
+                if best is None or result.score > best.score:
+                    found = Best(version=version, score=result.score)
+                    await asyncio.to_thread(_put_best, folder, self._folder, found)
+            except (HarnessError, OSError, ValueError) as error:  # the run is worth more than one of its scores
                 self.say(f"validation at update {version} failed: {error}")
             finally:
                 self._pinned = set()
 
 
+def best_of(folder: Path) -> Best | None:
+    """Return what a run's best weights scored; None where there are none yet."""
+    place = folder / checkpoint.FOLDER / BEST
+    disk.recover(place)
+    try:
+        return msgspec.json.decode((place / NOTE).read_bytes(), type=Best)
+    except (OSError, msgspec.MsgspecError):
+        return None
+
+
+def _put_best(weights: Path, folder: Path, best: Best) -> None:
+    place = folder / checkpoint.FOLDER / BEST
+    with disk.staging(place) as part:
+        shutil.copytree(weights, part, dirs_exist_ok=True)
+        (part / NOTE).write_bytes(msgspec.json.encode(best))
+        disk.put(part, place)
+
+
 async def evaluate(
     recipe: Recipe, folder: Path, model: Path, version: int, split: str, tasks: int, *, what: str
 ) -> Result:
-    """Score a model by `harness eval`. SetupError where that fails."""
+    """Score a model by `harness eval`, which goes on where one that was cut off stood. SetupError where that fails.
+
+    What stands in its folder of other weights, of the same version before a resume, is begun anew.
+    """
     out = folder / scores.FOLDER / f"{what}-{version:06d}"
-    shutil.rmtree(out, ignore_errors=True)
     command = [sys.executable, "-c", EVALUATE, str(os.getpid()), "eval", "--model", f"hf/{model}"]
     command += ["--split", split, "--env", ",".join(recipe.envs), "--limit", str(tasks), "--json", "--out", str(out)]
     command += ["--temperature", str(recipe.score.temperature)]
     overrides = {"connection.local": msgspec.to_builtins(recipe.engine), "env_settings": dict(recipe.envs)}
     for name, values in _flat(overrides):
         command += ["--set", f"{name}={json.dumps(values)}"]
+    output, errors = await _evaluated(recipe, command, what)
+    if not output and errors and runlog.OTHER_PROTOCOL in errors[-1]:
+        shutil.rmtree(out, ignore_errors=True)
+        output, errors = await _evaluated(recipe, command, what)
+    if not output:
+        raise SetupError(errors[-1] if errors else "harness eval said nothing")
+    told = json.loads(output[-1])
+    overall = told["overall"] or next(iter(told["environments"].values()))
+    return Result(what, version, float(overall["score"]), float(overall.get("coverage", 1.0)), str(out))
+
+
+async def _evaluated(recipe: Recipe, command: Sequence[str], what: str) -> tuple[list[str], list[str]]:
+    """Return the lines that `harness eval` says, and those of its errors."""
     process = await asyncio.create_subprocess_exec(
         *command, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE, start_new_session=True,
         env={**os.environ, **machine.PATIENT, **learner.surroundings(recipe.spread.engine_threads)},
     )  # fmt: skip
     try:
-        async with asyncio.timeout(EVALUATION_SECONDS):
+        async with asyncio.timeout(recipe.score.seconds):
             output, errors = await process.communicate()
     except TimeoutError as error:
-        raise SetupError(f"it took longer than {EVALUATION_SECONDS:.0f} s") from error
+        raise SetupError(
+            f"the evaluation '{what}' took longer than {recipe.score.seconds:g} seconds: give score.seconds more, or "
+            "score.tasks or score.test_tasks fewer; what it played is kept, and --resume goes on with it"
+        ) from error
     finally:
         if process.returncode is None:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             await process.wait()
-    lines = output.decode(errors="replace").strip().splitlines()
-    if not lines:
-        raise SetupError((errors.decode(errors="replace").strip().splitlines() or ["harness eval said nothing"])[-1])
-    told = json.loads(lines[-1])
-    overall = told["overall"] or next(iter(told["environments"].values()))
-    return Result(what, version, float(overall["score"]), float(overall.get("coverage", 1.0)), str(out))
+    said, wrong = (each.decode(errors="replace").strip().splitlines() for each in (output, errors))
+    return said, wrong
 
 
 def _flat(values: Mapping[str, Json], path: str = "") -> list[tuple[str, Json]]:
@@ -166,15 +203,15 @@ def _flat(values: Mapping[str, Json], path: str = "") -> list[tuple[str, Json]]:
     return found
 
 
-async def final(recipe: Recipe, folder: Path, scoring: Scoring, base: Path) -> list[Result]:
+async def final(recipe: Recipe, folder: Path, base: Path) -> list[Result]:
     """Score the warm start, the last and the best weights on the test splits, once each; nothing of 0 tasks."""
     score = recipe.score
     if not score.test_tasks:
         return []
-    models = {"warm-start": (0, base), "last": (recipe.steps, folder / "checkpoints" / "last")}
-    best = scoring.state.get("best_version")
-    if isinstance(best, int) and best not in (0, recipe.steps):
-        models["best"] = (best, folder / "checkpoints" / "best")
+    models = {"warm-start": (0, base), "last": (recipe.steps, folder / checkpoint.FOLDER / "last")}
+    best = best_of(folder)
+    if best is not None and best.version not in (0, recipe.steps):
+        models["best"] = (best.version, folder / checkpoint.FOLDER / BEST)
     return await side_by_side(
         recipe,
         [

@@ -18,7 +18,7 @@ import msgspec
 import numpy as np
 
 from harness.core import Count, Natural, Value
-from training.values import Bools, Group, Metrics, Segment
+from training.values import Bools, Group, Metrics, Sample, Segment
 
 Tally = Counter[tuple[int, int]]
 """(pool, weight version) to a number of tokens."""
@@ -92,14 +92,21 @@ def keep(segment: Segment, version: int, budget: Budget) -> Bools:
     return np.asarray(segment.mask & within)
 
 
-def dropped_tokens(groups: Iterable[Group], version: int, budget: Budget) -> int:
-    """Return how many tokens the learner drops for their lag."""
-    parts = (part for group in groups for attempt in group.attempts for part in attempt.segments)
-    return sum(part.tokens - int(keep(part, version, budget).sum()) for part in parts)
+def trained(samples: Iterable[Sample], version: int) -> Metrics:
+    """Return how far behind weights of a version the tokens are that they are trained on.
+
+    `tokens/too_old` counts those that are left out for it.
+    """
+    found: Tally = Counter()
+    left_out = 0
+    for sample in samples:
+        found += tally_of(sample.segment, sample.kept)
+        left_out += sample.segment.tokens - int(sample.kept.sum())
+    return {**metrics("trained", found, version), "tokens/too_old": left_out}
 
 
 def tally(groups: Iterable[Group]) -> Tally:
-    """Count the trained-on tokens of groups by pool and version."""
+    """Count the sampled tokens of groups by pool and version."""
     found: Tally = Counter()
     for group in groups:
         for attempt in group.attempts:
@@ -108,9 +115,10 @@ def tally(groups: Iterable[Group]) -> Tally:
     return found
 
 
-def tally_of(segment: Segment) -> Tally:
-    """Count the trained-on tokens of one segment by pool and version."""
-    pairs = np.stack([segment.pools[segment.mask].astype(np.int64), segment.versions[segment.mask]])
+def tally_of(segment: Segment, kept: Bools | None = None) -> Tally:
+    """Count the tokens of one segment by pool and version: those kept, or all that were sampled."""
+    mask = segment.mask if kept is None else kept
+    pairs = np.stack([segment.pools[mask].astype(np.int64), segment.versions[mask]])
     unique, counts = np.unique(pairs, axis=1, return_counts=True)
     return Counter({(int(pool), int(version)): int(n) for (pool, version), n in zip(unique.T, counts, strict=True)})
 

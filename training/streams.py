@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 
@@ -25,24 +26,37 @@ class Stream:
         self._next = 0
         self._length: int | None = None
         self._lock = asyncio.Lock()
+        self._making = threading.Lock()
+        """Held by a thread that makes a task, also when nobody waits for it any more."""
 
     async def task(self, index: int) -> Task:
         """Return the task at an index; a finite split begins again at its end.
+
+        A run that is taken up makes all tasks before it again. Each has a deadline of its own.
 
         Raises:
             SetupError: the split has no task, or needs data that is not there.
             EnvError: the environment failed to make it.
         """
-        try:
-            async with asyncio.timeout(TASK_SECONDS), self._lock:
-                with boundary(EnvError, f"making task {index} of {self._name}"):
-                    return await asyncio.to_thread(self._find, index)
-        except TimeoutError as error:
-            raise EnvError(f"making task {index} of {self._name} took more than {TASK_SECONDS:g} seconds") from error
+        what = f"making task {index} of {self._name}"
+        async with self._lock:
+            while True:
+                try:
+                    async with asyncio.timeout(TASK_SECONDS):
+                        with boundary(EnvError, what):
+                            found = await asyncio.to_thread(self._step, index)
+                except TimeoutError as error:
+                    raise EnvError(f"{what} took more than {TASK_SECONDS:g} seconds") from error
+                if found is not None:
+                    return found
 
-    def _find(self, index: int) -> Task:
-        place = index % self._length if self._length else index
-        while place not in self._kept:
+    def _step(self, index: int) -> Task | None:
+        """Return a task that is there; else make the next one on the way to it."""
+        with self._making:
+            place = index % self._length if self._length else index
+            if place in self._kept:
+                self._kept.move_to_end(place)
+                return self._kept[place]
             if self._rest is None or self._next > place:
                 self._rest, self._next = self._tasks(), 0
             try:
@@ -50,16 +64,14 @@ class Stream:
             except BaseException:
                 self._rest = None  # what failed is at its end, which is not that of the split
                 raise
-            if task is None:
-                self._length = self._next
-                if not self._length:
-                    raise SetupError(f"{self._name} has no tasks to train on")
-                place, self._rest = index % self._length, None
-                continue
-            self._keep(self._next, task)
-            self._next += 1
-        self._kept.move_to_end(place)
-        return self._kept[place]
+            if task is not None:
+                self._keep(self._next, task)
+                self._next += 1
+                return None
+            self._length, self._rest = self._next, None
+            if not self._length:
+                raise SetupError(f"{self._name} has no tasks to train on")
+            return None
 
     def _keep(self, place: int, task: Task) -> None:
         self._kept[place] = task

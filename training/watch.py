@@ -81,10 +81,11 @@ class Watch:
         self.fired += 1
         out = self._out or sys.stderr
         quiet = time.monotonic() - self._reported < QUIET_SECONDS
-        print(f"watchdog: {why}", file=out)
-        for line in () if quiet else (*self.depths(), *task_stacks(self._loop), *thread_stacks()):
-            print(line.rstrip(), file=out)
-        out.flush()
+        with contextlib.suppress(OSError, ValueError):  # nobody reads any more; the deadline holds all the same
+            print(f"watchdog: {why}", file=out)
+            for line in () if quiet else (*self.depths(), *task_stacks(self._loop), *thread_stacks()):
+                print(line.rstrip(), file=out)
+            out.flush()
         self._reported = self._reported if quiet else time.monotonic()
 
     def depths(self) -> list[str]:

@@ -227,7 +227,6 @@ class _Run:
             record=self._record,
             scored=lambda version, weights: None,
             pinned=list,
-            extra={},
             gone=(),
             lags=list,
         )

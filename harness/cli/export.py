@@ -101,7 +101,7 @@ def message_lines(runs: Sequence[Run], wanted: Filter) -> Iterator[bytes]:
     from harness import export
     from harness.models import wire
 
-    for trajectory in (each for run in runs for each in export.chosen(run, wanted)):
+    for trajectory in (each for run in runs for each in export.chosen(run, export.counted(run), wanted)):
         yield (
             msgspec.json.encode(
                 {

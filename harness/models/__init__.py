@@ -1,5 +1,7 @@
 """Connects to a model by name: `provider/name`, `scripted/FILE`, `replay/RUN`, an entry point, or `module:attr`.
 
+A folder that holds a model is `hf/FOLDER`.
+
 A provider is one module here with `make(provider, name, options) -> Model`; several providers may share one. A package
 elsewhere registers a factory under the entry point group `harness.models`, or is named as `module:attr`; its factory
 is called as `factory(name, options)`. SDKs are imported when the first call is made, never here.
@@ -11,6 +13,7 @@ import importlib
 import importlib.util
 import os
 from collections.abc import Callable
+from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple, cast
 
@@ -69,6 +72,8 @@ def connect(spec: str, options: ModelOptions) -> Model:
     if not slash and ":" in spec:
         factory, _ = registry.factory("models", spec)
         return cast(Model, registry.made(factory, f"model '{spec}'", ("open", "check"), "", options))
+    if (Path(spec).expanduser() / "config.json").is_file():  # a folder of a model, named as it is
+        return connect(f"hf/{spec}", options)
     everything = [*known, *registry.names("models")]
     if provider in everything:
         raise SetupError(f"model '{spec}' names a provider but no model; write {provider}/NAME")

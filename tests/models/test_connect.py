@@ -78,6 +78,18 @@ def test_names_with_slashes_and_colons() -> None:
     assert connect("ollama/qwen3:8b", OPTIONS).name == "ollama/qwen3:8b"
 
 
+def test_a_folder_of_a_model_is_a_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    folder = tmp_path / "runs" / "one" / "checkpoints" / "best"
+    folder.mkdir(parents=True)
+    with pytest.raises(SetupError, match="no provider 'runs'"):
+        connect("runs/one/checkpoints/best", OPTIONS)
+    (folder / "config.json").write_text("{}")
+    for spec in ("runs/one/checkpoints/best", str(folder)):
+        with pytest.raises(SetupError, match=r"the tokenizer in .*best cannot be loaded"):  # the rest is missing
+            connect(spec, OPTIONS)
+
+
 def make_model(name: str, options: ModelOptions) -> Model:
     return ScriptedModel(["from elsewhere"], f"elsewhere/{name}")
 

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import msgspec
 
-from harness.core import Json
 from training import ptx, run
 from training.recipe import Recipe
 
@@ -18,7 +17,6 @@ class Unscored:
     """Stands for the evaluations: there are none."""
 
     def __init__(self) -> None:
-        self.state: dict[str, Json] = {}
         self.say: run.Say = functools.partial(print, flush=True)
 
     def begin(self, version: int, folder: Path) -> None:

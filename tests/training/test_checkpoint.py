@@ -19,6 +19,7 @@ from training.buffer import Spent, encode
 from training.checkpoint import State
 from training.curriculum import CurriculumOptions
 from training.policies import Mix, Served
+from training.watch import Overdue
 
 RECIPE = "r1"
 
@@ -43,7 +44,6 @@ def state(step: int) -> State:
         spent=Spent(below=2, above=(4,)),
         mix=Mix(stale=0.125, values=(0.1, -0.3), low=1),
         served=(step, 0),
-        extra={"best": 0.5},
     )
 
 
@@ -61,6 +61,15 @@ def snapshots(root: Path, step: int) -> list[Served]:
 def save(root: Path, step: int) -> Path:
     waiting = [group(3), group(5)]
     return checkpoint.write(root / "checkpoints", state(step), waiting, learner(step), snapshots(root, step))
+
+
+def test_a_deadline_is_not_told_as_a_full_disk(tmp_path: Path) -> None:
+    def late(folder: Path) -> None:
+        raise Overdue("the learner: save took more than 3 seconds") from TimeoutError()
+
+    with pytest.raises(Overdue, match="save took more than"):
+        checkpoint.write(tmp_path / "checkpoints", state(7), [], late, [])
+    assert not checkpoint.steps(tmp_path / "checkpoints")
 
 
 def test_what_was_saved_is_what_is_read(tmp_path: Path) -> None:

@@ -106,6 +106,8 @@ def test_a_wrong_setting_of_an_environment_is_refused_dry_or_not(run: Run, dry: 
         (("--set", 'backend="deepspeed"'), "needs the package 'deepspeed': pip install -e '.[deepspeed]'"),
         (("--set", 'begin.model="nowhere"'), "holds no config.json"),
         (("--set", 'begin.shape="huge"'), "there is no begin.shape 'huge'"),
+        (("--set", 'score.test="tset"'), "score.test: tests.training.provoking:make has no split 'tset'"),
+        (("--set", "learner.deterministic=true"), "set engine.batch to 1, not 64"),
         (("--set", "envs.atlantis={}"), "no env 'atlantis'"),
         (("--set", "begin.tasks={kg=3}"), "begin.tasks and envs must name the same environments"),
         (("--set", 'collect.split="training"'), "has no split 'training' to train on"),
@@ -205,6 +207,22 @@ def test_an_end_before_the_first_update_says_how_to_go_on(run: Run, monkeypatch:
         assert code == 130 and err.splitlines()[0] == seen
         assert "interrupted; go on with: harness train --resume run" in err
     assert not Path("run", "base").exists()
+
+
+def test_what_is_ended_between_checkpoints_keeps_every_update(run: Run) -> None:
+    pytest.importorskip("torch", reason="needs torch: pip install -e '.[train]'")
+    folder = Path("run")
+    words = ("--recipe", "small.toml", "--out", "run", "--set", "checkpoint_every=1000")
+    with ended_when(lambda: len(lines(folder / "metrics.jsonl")) >= 2):
+        code, _, err = run(*words)
+    assert code == 130 and "the run ends behind the update under way, which is kept" in err
+    assert f"interrupted; go on with: harness train --resume {folder}" in err
+    done = lines(folder / "metrics.jsonl")[-1]["version"]
+    newest = checkpoint.newest(folder / "checkpoints")
+    assert newest is not None and newest.name == f"step-{done:06d}"
+    code, _, err = run("--resume", "run", "--steps", str(done + 1), "--set", "score.test_tasks=0")
+    assert code == 0 and f"taken up at update {done}" in err
+    assert [line["version"] for line in lines(folder / "metrics.jsonl")] == list(range(1, done + 2))
 
 
 def checkpoints(folder: Path) -> dict[str, str]:

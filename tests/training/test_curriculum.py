@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from collections import Counter, deque
 from collections.abc import Iterator, Sequence
 from itertools import count
@@ -15,6 +17,7 @@ from harness.core import Task, make_task
 from harness.errors import EnvError, SetupError
 from tests.training.players import attempt, group, segment
 from training import curriculum as choosing
+from training import streams
 from training.curriculum import Choice, Curriculum, CurriculumOptions
 from training.streams import Stream
 from training.values import Group
@@ -196,6 +199,37 @@ async def test_a_task_that_cannot_be_made_is_no_end_of_the_split() -> None:
     with pytest.raises(EnvError, match="making task 4 of train of odd: OSError: the disk is gone"):
         await stream.task(4)
     assert (await stream.task(4)).id == "t4"
+
+
+async def test_each_task_on_the_way_has_a_deadline_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(streams, "TASK_SECONDS", 0.5)
+
+    def tasks() -> Iterator[Task]:
+        for number in range(12):
+            time.sleep(0.1)
+            yield task(number)
+
+    assert (await Stream("train of odd", tasks).task(9)).id == "t9", "as after a resume, together beyond the deadline"
+
+
+async def test_a_task_that_comes_late_is_waited_for_and_not_made_by_two_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(streams, "TASK_SECONDS", 0.05)
+    release = threading.Event()
+
+    def tasks() -> Iterator[Task]:
+        yield task(0)
+        release.wait(20)
+        yield task(1)
+
+    stream = Stream("train of odd", tasks)
+    for _ in range(2):
+        with pytest.raises(EnvError, match=r"making task 1 of train of odd took more than 0\.05 seconds"):
+            await stream.task(1)
+    release.set()
+    monkeypatch.setattr(streams, "TASK_SECONDS", 20.0)
+    assert (await stream.task(1)).id == "t1"
 
 
 async def test_a_finite_split_begins_again_and_an_empty_one_is_refused() -> None:

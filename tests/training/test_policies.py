@@ -21,6 +21,7 @@ from training import policies
 from training.policies import Mix, PooledSampler, PoolOptions, Served, adapted, draw, refreshed
 from training.staleness import Budget
 from training.values import Sample
+from training.watch import Overdue
 
 BASE = Path("base")
 
@@ -29,9 +30,9 @@ def request(episode: str = "e", prompt: tuple[int, ...] = (1, 2), seed: int = 0)
     return Request(episode=episode, prompt_ids=prompt, max_tokens=8, seed=seed)
 
 
-def pooled(options: PoolOptions) -> tuple[PooledSampler, list[Dicing]]:
+def pooled(options: PoolOptions, seconds: float = 60.0) -> tuple[PooledSampler, list[Dicing]]:
     engines = [Dicing(f"dice:{number}") for number in range(options.depth + 1)]
-    return PooledSampler(engines, options, BASE), engines
+    return PooledSampler(engines, options, BASE, seconds=seconds), engines
 
 
 async def pools_of(options: PoolOptions, prompts: list[tuple[int, ...]]) -> list[int]:
@@ -174,24 +175,23 @@ async def test_all_engines_open_and_close() -> None:
 
 
 async def test_every_deadline_of_the_pools_fires(monkeypatch: pytest.MonkeyPatch) -> None:
-    sampler, engines = pooled(PoolOptions())
+    sampler, engines = pooled(PoolOptions(), seconds=0.02)
+    monkeypatch.setattr(policies, "CLOSE_SECONDS", 0.02)
 
     async def never(*_: object) -> None:
         await asyncio.sleep(60)
 
-    for name in ("OPEN_SECONDS", "SAMPLE_SECONDS", "UPDATE_SECONDS", "CLOSE_SECONDS"):
-        monkeypatch.setattr(policies, name, 0.02)
     for engine in engines:
         for name in ("open", "sample", "update", "close", "release"):
             monkeypatch.setattr(engine, name, never)
-    for call in (
-        sampler.open(),
-        sampler.update("w", 1),
-        sampler.close(),
-        sampler.sample(request()),
-        sampler.release("e"),
+    for call, kind in (
+        (sampler.open(), Overdue),  # ends the run, which can be taken up
+        (sampler.update("w", 1), Overdue),
+        (sampler.close(), Overdue),
+        (sampler.sample(request()), ModelError),  # ends an attempt, which is played again
+        (sampler.release("e"), ModelError),
     ):
-        with pytest.raises(ModelError, match=r"took more than 0\.02 seconds"):
+        with pytest.raises(kind, match=r"took more than 0\.02 seconds"):
             await call
 
 

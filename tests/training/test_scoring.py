@@ -1,18 +1,21 @@
-"""Scoring several models while nothing else computes."""
+"""Scoring on the way, one at a time, and several models while nothing else computes."""
 
 from __future__ import annotations
 
 import asyncio
 import os
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 
 import pytest
 
-from harness.errors import SetupError
-from training import machine
+from harness import newmodel, runlog
+from harness.core import EnvOptions
+from harness.errors import SetupError, StorageError
+from training import machine, scoring
 from training import recipe as recipes
 from training.recipe import Recipe
-from training.scoring import Result, side_by_side
+from training.scoring import Best, Result, Scoring, best_of, evaluate, side_by_side
 
 
 def recipe(threads: int | None) -> Recipe:
@@ -76,3 +79,82 @@ async def test_one_that_fails_ends_the_others_and_is_heard() -> None:
             with pytest.raises(SetupError, match="it does not play"):
                 await side_by_side(recipe(1), [lasts, fails])
             assert ended.is_set()
+
+
+def weights(folder: Path, version: int) -> Path:
+    place = folder / f"v{version}"
+    place.mkdir()
+    (place / "model.safetensors").write_text(f"weights {version}")
+    return place
+
+
+async def test_the_best_weights_are_kept_with_their_score_whatever_ends_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    values = {0: 0.2, 1: 0.6, 2: 0.4, 3: StorageError("the disk is full"), 4: 0.7}
+
+    async def evaluated(recipe: Recipe, folder: Path, model: Path, version: int, *rest: object, what: str) -> Result:
+        await asyncio.sleep(0)
+        if isinstance(value := values[version], Exception):
+            raise value
+        return Result(what, version, value, 1.0, "")
+
+    monkeypatch.setattr(scoring, "evaluate", evaluated)
+    said: list[str] = []
+    for versions, best in (((0, 1), Best(version=1, score=0.6)), ((2, 3), Best(version=1, score=0.6)),
+                           ((4,), Best(version=4, score=0.7))):  # fmt: skip
+        beginning = Scoring(recipe(None), tmp_path, said.append)  # as after a kill: nothing is remembered but the disk
+        for version in versions:
+            beginning.begin(version, weights(tmp_path, version))
+            await beginning.wait()
+        assert best_of(tmp_path) == best
+        kept = tmp_path / "checkpoints" / "best" / "model.safetensors"
+        assert kept.read_text() == f"weights {best.version}"
+    assert "validation at update 3 failed: the disk is full" in said
+
+
+async def test_an_evaluation_that_is_overtaken_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    going = asyncio.Event()
+
+    async def evaluated(recipe: Recipe, folder: Path, model: Path, version: int, *rest: object, what: str) -> Result:
+        await going.wait()
+        return Result(what, version, 0.1 * version, 1.0, "")
+
+    monkeypatch.setattr(scoring, "evaluate", evaluated)
+    said: list[str] = []
+    late = Scoring(recipe(None), tmp_path, said.append)
+    for version in (1, 2, 3):
+        late.begin(version, weights(tmp_path, version))
+        await asyncio.sleep(0.01)
+    assert said == ["validation at update 2 is left out: the one before it was still under way"]
+    assert {path.name for path in late.pinned()} == {"v1", "v3"}
+    going.set()
+    await late.wait()
+    assert [line.split(":")[0] for line in said[1:]] == ["validation at update 1", "validation at update 3"]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+async def test_an_evaluation_goes_on_where_it_stood_and_begins_anew_for_other_weights(tmp_path: Path) -> None:
+    pytest.importorskip("torch", reason="needs torch: pip install -e '.[train]'")
+    plays = await newmodel.gold_play("db", 4, 0, EnvOptions())
+    small = recipes.made(
+        {"name": "r", "envs": {"db": {}}, "steps": 1, "engine": {"answer_tokens": 4, "context": 512}}, "r"
+    )
+    for name, seed in (("one", 0), ("two", 1)):
+        newmodel.make(tmp_path / name, newmodel.SHAPES["nano"], plays, seed)
+
+    async def scored(name: str) -> tuple[Result, Path]:
+        found = await evaluate(small, tmp_path, tmp_path / name, 3, "validation", 3, what="validation")
+        return found, Path(found.folder) / runlog.LINES
+
+    found, path = await scored("one")
+    whole = path.read_bytes()
+    assert found.coverage == 1.0 and whole.count(b"\n") == 3
+    cut = whole[: whole.index(b"\n") + 1]
+    path.write_bytes(cut)
+    assert (await scored("one"))[0] == found
+    assert path.read_bytes().startswith(cut) and path.read_bytes().count(b"\n") == 3, "what was played is kept"
+    await scored("two")
+    assert not path.read_bytes().startswith(cut) and path.read_bytes().count(b"\n") == 3
+    assert "/two" in runlog.read(path.parent).header.model

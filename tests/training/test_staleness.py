@@ -6,6 +6,7 @@ import asyncio
 import random
 
 import msgspec
+import numpy as np
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -16,7 +17,7 @@ from training import staleness
 from training.buffer import Buffer, decode, encode
 from training.policies import Served, refreshed
 from training.staleness import Admission, Budget
-from training.values import Group
+from training.values import Group, Sample
 from training.watch import Watch
 
 
@@ -61,7 +62,13 @@ def test_each_pool_has_a_budget_of_its_own() -> None:
     part = segment([10, 8, 7, 8, 3, 2], pools=[0, 0, 0, 1, 1, 1])
     kept = staleness.keep(part, 10, budget)
     assert kept.tolist() == [False, False, True, True, False, True, True, False]
-    assert staleness.dropped_tokens([group(0, parts=lambda place: part)], 10, budget) == 4
+    nothing = np.zeros(len(kept), np.float32)
+    one = Sample(segment=part, env="db", group_id=0, attempt=0, advantages=nothing, kept=kept, coefficient=1.0)
+    assert staleness.trained([one], 10) == {
+        "lag/trained/0/0": 1, "lag/trained/0/2": 1, "lag/trained/0/max": 2, "lag/trained/0/mean": 1.0,
+        "lag/trained/1/2": 1, "lag/trained/1/7": 1, "lag/trained/1/max": 7, "lag/trained/1/mean": 4.5,
+        "tokens/too_old": 2,
+    }  # fmt: skip
 
 
 def test_a_pool_that_is_never_refreshed_is_not_bounded() -> None:

@@ -59,6 +59,14 @@ async def test_many_tasks_at_one_place_are_one_stack_and_many_deadlines_at_once_
     assert text.count("in inner_wait") == 1 and " and 22 more" in text
 
 
+async def test_a_deadline_holds_where_nobody_can_read_of_it() -> None:
+    gone = io.StringIO()
+    gone.close()
+    with pytest.raises(Overdue, match=r"waiting took more than 0\.05 seconds"):
+        async with Watch(gone).deadline(0.05, "waiting"):
+            await asyncio.sleep(20)
+
+
 async def test_what_comes_in_time_prints_nothing() -> None:
     out = io.StringIO()
     watch = Watch(out)

@@ -138,8 +138,8 @@ class Learner:
     def _minibatches(self, samples: Sequence[Sample], version: int) -> list[list[Sample]]:
         """Split a batch by groups, shuffled, into parts of as equal a number as can be, without what has no gradient.
 
-        Attempts of no advantage anywhere, as in groups that all ended alike, cost time and change nothing, unless they
-        are held to the model that training began with.
+        Attempts of no advantage anywhere cost time and change nothing, unless they are held to the model that training
+        began with.
         """
         held = self.options.loss.kl > 0
         useful = [sample for sample in samples if sample.kept.any() and (held or sample.advantages[sample.kept].any())]
@@ -226,8 +226,9 @@ class Learner:
             self.backend.forget()
             what = f"the loss is {loss}" if not math.isfinite(loss) else f"the gradient's norm is {norm}"
             raise SetupError(
-                f"after {self.steps} optimizer steps {what}, and the step was not taken: lower learner.lr (it was "
-                f"{rate:.3g}) or set learner.precision to float32, and resume from the last checkpoint"
+                f"after {self.steps} optimizer steps {what}, and the step was not taken: begin a run of a lower "
+                f"learner.lr (it was {rate:.3g}), or of learner.precision float32, from this one's weights "
+                "(begin.model, begin.warm_start = none)"
             )
         self.steps += 1
         return norm

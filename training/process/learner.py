@@ -99,7 +99,15 @@ class Rank:
 
     def update(self, samples: Sequence[Sample], version: int, gold: Sequence[Sample] = ()) -> Metrics:
         """Train on one batch, and on gold play beside it."""
-        metrics = self._learner.update(samples, version, gold)
+        import torch
+
+        try:
+            metrics = self._learner.update(samples, version, gold)
+        except torch.OutOfMemoryError as error:
+            raise SetupError(
+                f"an update found no room ({str(error).splitlines()[0]}): go on with a lower learner.micro_tokens, or "
+                "with learner.checkpointing"
+            ) from error
         taken = machine.taken_gpu()
         return metrics if taken is None else metrics | {"memory/gpu_bytes": taken}
 
@@ -218,7 +226,7 @@ async def start(
     meeting = folder / "processes" / "meet"
     meeting.parent.mkdir(parents=True, exist_ok=True)
     meeting.unlink(missing_ok=True)
-    meet = meeting.resolve().as_uri() if ranks > 1 or backend == "deepspeed" else None
+    meet = f"file://{meeting.resolve()}" if ranks > 1 or backend == "deepspeed" else None  # torch takes it as it stands
     make = functools.partial(Rank, backend, base, options, threads, meet, served)
     callers = [
         hold(

@@ -307,11 +307,9 @@ class Process:
         """End the child and whatever it has started, after giving it so long to end by itself."""
         if self._process is None:
             return
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(patience):
-                await self._process.wait()
+        await _ended(self._process, patience)
         self._signal(signal.SIGKILL, group=True)
-        await self._process.wait()
+        await _ended(self._process, END_SECONDS)  # one that hangs in the kernel, in a driver say, stays behind
 
     def _signal(self, number: int, *, group: bool = False) -> None:
         if self._process is None:
@@ -327,6 +325,13 @@ class Process:
         if code is not None and code < 0:
             return f"was ended by {signal.Signals(-code).name}{_remedy(-code)}"
         return f"ended by itself with status {code}"
+
+
+async def _ended(process: asyncio.subprocess.Process, seconds: float) -> None:
+    """Wait until a process has ended, and no longer than that."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await process.wait()
 
 
 def last_words(log: Path, begin: int) -> str:

@@ -194,7 +194,7 @@ class TransformersSampler:
 
     def _fail(self, error: Exception) -> None:
         text = str(error).splitlines()[0][:300] if str(error) else type(error).__name__
-        memory = " (lower connection.local.batch or connection.local.context)" if "memory" in text else ""
+        memory = " (lower batch or context, of connection.local or of a recipe's engine)" if "memory" in text else ""
         for episode, (future, _) in list(self._running.items()):
             self._batch.release(episode)
             settle(future, ModelError(f"{self.name}: {text}{memory}"))

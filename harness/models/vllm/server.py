@@ -48,7 +48,7 @@ NOT_TELLING = (
 REMEDIES = (
     (
         re.compile("memory|kv.?cache|max seq len|max_model_len", re.IGNORECASE),
-        "lower connection.local.context or batch",
+        "lower context or batch, of connection.local or of a recipe's engine",
     ),
     (re.compile("torchvision::nms"), "uninstall torchvision, which is not of torch's own build"),
     (re.compile("ModuleNotFoundError|ImportError"), "install vLLM anew in an environment of its own"),

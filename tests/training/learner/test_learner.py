@@ -175,7 +175,8 @@ def test_a_loss_that_is_no_number_is_refused_before_the_step(nano: Path, changed
     one = models.make(nano)
     before = models.weights(one)
     with pytest.raises(
-        SetupError, match=f"after 0 optimizer steps {what}, and the step was not taken: lower learner.lr"
+        SetupError,
+        match=f"after 0 optimizer steps {what}, and the step was not taken: begin a run of a lower learner.lr",
     ):
         one.update([replace(SAMPLES[0], **{changed: bad}), *SAMPLES[1:]], 0)
     assert_close(before, one.weights(), 0)
