@@ -157,6 +157,7 @@ def make(folder: Path, shape: Shape, plays: Sequence[Trajectory], seed: int) -> 
         raise SetupError(f"a tokenizer is trained on train tasks alone, not on '{wrong.split}' of {wrong.env}")
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise SetupError(f"{folder} is not empty: give --out another folder")
+    from safetensors import SafetensorError
     from transformers import Qwen3ForCausalLM, set_seed
     from transformers.utils import logging
 
@@ -182,8 +183,8 @@ def make(folder: Path, shape: Shape, plays: Sequence[Trajectory], seed: int) -> 
         if folder.is_dir():
             folder.rmdir()
         staging.rename(folder)
-    except OSError as error:
-        raise SetupError(f"cannot write {folder}: {error.strerror or error}") from error
+    except (OSError, SafetensorError) as error:
+        raise SetupError(f"cannot write {folder}: {getattr(error, 'strerror', None) or error}") from error
     finally:
         shutil.rmtree(staging, ignore_errors=True)
     return Made(folder, int(model.num_parameters()), len(tokenizer), len(plays))

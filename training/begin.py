@@ -67,7 +67,8 @@ def _begin(recipe: Recipe, base: Path, work: Path, say: Say) -> None:
         return
     sequences = sft.kept_segments(work, lambda: sft.segments(source, plays(), given.longest))
     say(f"warm start on {len(sequences):,} sequences of gold play")
-    done = sft.learn(source, base, sequences, wanted, device=recipe.learner.device, work=work / "learnt")
+    seeded = msgspec.structs.replace(wanted, seed=recipe.seed + wanted.seed)
+    done = sft.learn(source, base, sequences, seeded, device=recipe.learner.device, work=work / "learnt")
     say(f"warm start: {done.tokens:,} tokens in {done.seconds:.0f} s, last loss {done.loss:.3f}")
 
 
@@ -96,8 +97,9 @@ def _make(recipe: Recipe, made: Path, work: Path, plays: Callable[[], Sequence[T
     if wanted is not None:
         heads = newmodel.SHAPES[recipe.begin.shape].copies
         lessons = copying.FROM_HEADS if heads else copying.LESSONS
+        seeded = msgspec.structs.replace(wanted, seed=recipe.seed + wanted.seed)
         learnt = copying.run(
-            drawn, wanted, lessons, device=recipe.learner.device, say=say, out=made, work=work / "copying"
+            drawn, seeded, lessons, device=recipe.learner.device, say=say, out=made, work=work / "copying"
         )
         say(f"copying: {learnt.lessons} of {len(lessons)} lessons known after {learnt.seconds:.0f} s")
         if learnt.lessons < len(lessons):

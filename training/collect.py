@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
 from typing import Annotated
 
 import msgspec
@@ -233,9 +234,9 @@ class Collector:
         """Play one attempt, again where infrastructure failed. Dropped where it has failed too often."""
         for number in range(self._options.retries + 1):
             trajectory = await self._rollout(choice, task, place, number, version)
-            self.counts.attempt(trajectory)
+            self.counts.attempt(choice.env, trajectory)
             self._keep(trajectory)
-            attempt, failure = _judged(trajectory, self._options.abnormal_reward)
+            attempt, failure = _judged(choice.env, trajectory, self._options.abnormal_reward)
             if attempt is not None:
                 self._half[choice.group_id].append(attempt)
                 return attempt
@@ -318,15 +319,18 @@ class _Tries:
         await asyncio.sleep(wait)
 
 
-def _judged(trajectory: Trajectory, abnormal_reward: float) -> tuple[Attempt | None, str]:
-    """Return an attempt to train on, or why there is none: infrastructure failed, its numbers included."""
+def _judged(env: str, trajectory: Trajectory, abnormal_reward: float) -> tuple[Attempt | None, str]:
+    """Return an attempt to train on, or why there is none: infrastructure failed, its numbers included.
+
+    Its environment has the name by which it is trained on, as shares and horizons have; its own may be another.
+    """
     failure = f"not scored, ended by {trajectory.ending.value}"
     if trajectory.failure is not None:
         failure = f"{trajectory.failure.boundary}: {trajectory.failure.message}"
     if not trajectory.ending.by_agent or trajectory.score.value is None:
         return None, failure
     try:
-        return samples.attempt(trajectory, pool_of, abnormal_reward), ""
+        return replace(samples.attempt(trajectory, pool_of, abnormal_reward), env=env), ""
     except SetupError as error:
         return None, str(error)
 

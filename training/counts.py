@@ -59,14 +59,14 @@ class Counts:
         self._rewards: dict[str, list[float]] = defaultdict(list)
         self._latencies: dict[str, deque[float]] = defaultdict(lambda: deque(maxlen=MOST_LATENCIES))
 
-    def attempt(self, trajectory: Trajectory) -> None:
-        """Count an attempt, whatever became of it."""
-        self._attempts[trajectory.env] += 1
+    def attempt(self, env: str, trajectory: Trajectory) -> None:
+        """Count an attempt at an environment, whatever became of it."""
+        self._attempts[env] += 1
         self._endings[trajectory.ending.value] += 1
-        self._failed[trajectory.env] += not trajectory.ending.by_agent
+        self._failed[env] += not trajectory.ending.by_agent
         self._turns += len(trajectory.turns)
         self._tokens += trajectory.usage.output_tokens
-        self._latencies[trajectory.env].extend(turn.env_seconds for turn in trajectory.turns)
+        self._latencies[env].extend(turn.env_seconds for turn in trajectory.turns)
 
     def group(self, group: Group) -> None:
         """Count a complete group."""

@@ -105,6 +105,7 @@ class Recipe(Strict, frozen=True, kw_only=True):
     running: Count = 128
     """Groups under way at once."""
     seed: int = 0
+    """Of all that is drawn; the seeds of parts are added to it."""
     backend: Literal["torch", "deepspeed"] = "torch"
     ranks: Count = 1
     """Processes that the learner is spread over."""
@@ -173,10 +174,10 @@ class Recipe(Strict, frozen=True, kw_only=True):
 
     @property
     def learning(self) -> LearnerOptions:
-        """How a batch changes the weights, where a rate that falls knows how far it has to go."""
-        if self.learner.schedule == "constant" or self.learner.updates:
-            return self.learner
-        return msgspec.structs.replace(self.learner, updates=self.steps)
+        """How a batch changes the weights: by the run's seed, and a rate that falls knows how far it has to go."""
+        falls = self.learner.schedule != "constant" and not self.learner.updates
+        updates = self.steps if falls else self.learner.updates
+        return msgspec.structs.replace(self.learner, updates=updates, seed=self.seed + self.learner.seed)
 
     @property
     def spread(self) -> ProcessOptions:

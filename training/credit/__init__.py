@@ -2,7 +2,9 @@
 
 Decided here: infrastructure failures are masked and never compared with; groups in which nothing is worth more than
 anything else say nothing and are filtered *before* the normalisation, which would else give them an advantage. Under
-`gigpo` a group that always succeeds may still say which way was the shorter.
+`gigpo` a group that always succeeds may still say which way was the shorter. What is filtered is no part of what a loss
+is divided by, nor of its KL, as if other groups had been played for it (DAPO 2503.14476); only a token that is dropped
+for its lag leaves the denominators as they were.
 """
 
 from __future__ import annotations

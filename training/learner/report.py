@@ -63,8 +63,11 @@ def record(rows: Rows, terms: Terms, losses: NDArray[Any], apart: NDArray[Any], 
     return Record(arrays, rows.env_names)
 
 
-def metrics(records: Sequence[Record], version: int) -> Metrics:
-    """Return the numbers of one update, whose weights were of a version when it began."""
+def metrics(records: Sequence[Record], version: int, epochs: int) -> Metrics:
+    """Return the numbers of one update, whose weights were of a version when it began.
+
+    `tokens/trained` counts each token once, in however many epochs it was.
+    """
     names = sorted({name for one in records for name in one.envs})
     table = {key: np.concatenate([one.table[key] for one in records]) for key in records[0].table if key != "env"}
     envs = np.concatenate([np.array([names.index(name) for name in one.envs])[one.table["env"]] for one in records])
@@ -72,7 +75,7 @@ def metrics(records: Sequence[Record], version: int) -> Metrics:
     ratio = np.exp(np.clip(table["apart"].astype(np.float64), -20, 20))
     clean = table["fresh"] & ~table["mixed"]
     found: Metrics = {
-        "tokens/trained": len(lag),
+        "tokens/trained": len(lag) // epochs,
         "ppo_kl": float(-table["log_ratio"].mean()),
         "ppo_kl/first": _mean(-table["log_ratio"][table["first"]]),
         "clip/low": float(table["low"].mean()),

@@ -101,7 +101,7 @@ class Learner:
             "tokens/computed": sum(micro.rows.size for micros in plan for micro in micros) * self.options.epochs,
             "tokens/read": sum(micro.rows.tokens_read for micros in plan for micro in micros) * self.options.epochs,
             **({"ptx/loss": float(np.mean([one.gold for one in done]))} if gold else {}),
-            **report.metrics(records, version),
+            **report.metrics(records, version, self.options.epochs),
         }
 
     def logprobs(self, samples: Sequence[Sample]) -> Iterator[tuple[Sequence[Sample], Any]]:

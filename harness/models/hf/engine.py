@@ -43,7 +43,7 @@ class TransformersSampler:
         self._folder = folder
         self._options = options
         self._orders: queue.Queue[Callable[[], None]] = queue.Queue(WAITING)
-        self._waiting: list[tuple[Request, Future[Sampled], float]] = []
+        self._waiting: list[tuple[Request, Future[Sampled]]] = []
         self._running: dict[str, tuple[Future[Sampled], float]] = {}
         self._thread: threading.Thread | None = None
         self._ended = False
@@ -75,7 +75,7 @@ class TransformersSampler:
         if not request.prompt_ids:
             raise ModelError("there is nothing to answer: the prompt has no token")
         future: Future[Sampled] = Future()
-        self._order(lambda: self._waiting.append((request, future, time.monotonic())))
+        self._order(lambda: self._waiting.append((request, future)))
         try:
             async with asyncio.timeout(SAMPLE_SECONDS):
                 return await asyncio.wrap_future(future)
@@ -166,10 +166,10 @@ class TransformersSampler:
             return
         self._since = 0
         while self._waiting and self._batch.free:
-            request, future, begun = self._waiting.pop(0)
+            request, future = self._waiting.pop(0)
             if future.cancelled():
                 continue
-            self._running[request.episode] = (future, begun)
+            self._running[request.episode] = (future, time.monotonic())  # what waited is not charged for that
             self._batch.join(request)
 
     def _tell(self, done: Any) -> None:
@@ -200,7 +200,7 @@ class TransformersSampler:
             settle(future, ModelError(f"{self.name}: {text}{memory}"))
         self._running.clear()
         if self._ended:
-            for _, future, _ in self._waiting:
+            for _, future in self._waiting:
                 settle(future, ModelError(f"{self.name}: {text}"))
             self._waiting.clear()
 

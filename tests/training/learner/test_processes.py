@@ -100,7 +100,7 @@ BACKENDS = [
 @pytest.mark.parametrize("backend", BACKENDS)
 async def test_two_ranks_are_one_learner(nano: Path, tmp_path: Path, backend: str) -> None:
     alone, _ = await trained(tmp_path / "alone", nano, "torch", TOGETHER)
-    two, snapshot = await trained(tmp_path / "two", nano, backend, SPREAD, ranks=2)
+    two, snapshot = await trained(tmp_path / "zwei Läufe", nano, backend, SPREAD, ranks=2)
     for one, other in zip(two, alone, strict=True):
         assert one["loss"] == pytest.approx(other["loss"], rel=1e-6)
         assert one["tokens/trained"] == other["tokens/trained"]
