@@ -53,6 +53,27 @@ def test_every_split_into_micro_batches_gives_the_same_loss(
     assert metrics["grad_norm"] == pytest.approx(whole[0]["grad_norm"], rel=1e-5)
 
 
+@pytest.mark.parametrize(
+    "loss",
+    [
+        {"kl": 0.1},
+        {"kl": 0.1, "kl_weighted": False},
+        {"objective": "gspo"},
+        {"objective": "cispo", "correction": "masked"},
+        {"veto": (0.05, 20.0)},
+    ],
+)
+def test_every_loss_is_the_same_however_it_is_split(nano: Path, loss: dict[str, Any]) -> None:
+    whole, *split = (
+        updated(nano, micro_tokens=size, packed=packed, lr=1e-2, grad_clip=1e9, **loss)[0]
+        for size, packed in ((100_000, False), (70, False), (70, True))
+    )
+    for metrics in split:
+        assert metrics["loss"] == pytest.approx(whole["loss"], rel=1e-6) != 0
+        assert metrics["grad_norm"] == pytest.approx(whole["grad_norm"], rel=1e-5)
+        assert metrics["dropped"] == pytest.approx(whole["dropped"])
+
+
 @pytest.mark.parametrize("packed", [True, False])
 def test_packed_is_padded_token_by_token(nano: Path, packed: bool) -> None:
     one, alone = models.make(nano, micro_tokens=100_000, packed=packed), models.make(nano, micro_tokens=1)

@@ -74,6 +74,12 @@ def test_torch_on_two_ranks_is_torch_on_one(nano: Path, alone: Any, tmp_path: Pa
     assert_same(train(tmp_path / "two", nano, "torch", 2), alone)
 
 
+def test_packed_rows_held_to_the_beginning_are_the_same_on_two_ranks(nano: Path, tmp_path: Path) -> None:
+    options: dict[str, Any] = {"packed": True, "loss": {"kl": 0.1, "objective": "gspo", "veto": [0.05, 20.0]}}
+    alone = train(tmp_path / "alone", nano, "torch", 1, **options)
+    assert_same(train(tmp_path / "two", nano, "torch", 2, **options), alone)
+
+
 @needs_deepspeed
 @pytest.mark.parametrize("stage", [2, 3])
 @pytest.mark.parametrize("ranks", [1, 2])
