@@ -67,11 +67,13 @@ def sft(
     try:
         with partway.signals(partway.at_once):
             room.require_free(out)
-            if partway.begun(work, digest([weights_digest(source), given, envs, tasks, settings])):
-                click.echo("what was begun goes on where it stood", err=True)
-            learnt = room.kept_segments(work, sequences)
-            done = room.learn(source, out, learnt, options, device=device, say=_say, work=work / "learnt")
-            partway.done(work)
+            key = digest([weights_digest(source), given, envs, tasks, settings])
+            with partway.held(work, key, f"another process makes {out}: wait for it, or give --out another") as begun:
+                if begun:
+                    click.echo("what was begun goes on where it stood", err=True)
+                learnt = room.kept_segments(work, sequences)
+                done = room.learn(source, out, learnt, options, device=device, say=_say, work=work / "learnt")
+                partway.done(work)
     except KeyboardInterrupt:
         click.echo("interrupted; the same command goes on where it stood", err=True)
         raise

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import msgspec
 
+from harness import runlog
 from harness.core import Trajectory
 from harness.errors import SetupError, StorageError
 from training import disk
@@ -94,6 +95,16 @@ def begun(folder: Path, key: str) -> bool:
         (part / KEY).write_text(key)
         disk.put(part, folder)
     return False
+
+
+@contextlib.contextmanager
+def held(folder: Path, key: str, busy: str) -> Iterator[bool]:
+    """Do as `begun` does, for this process alone. SetupError says `busy` where another is at it."""
+    if folder.is_dir():  # it may be of another key, and is then removed
+        runlog.lock(folder, busy).close()
+    found = begun(folder, key)
+    with runlog.lock(folder, busy):
+        yield found
 
 
 class Steps:

@@ -20,6 +20,7 @@ import pytest
 pytest.importorskip("torch", reason="needs torch: pip install -e '.[train]'")
 pytest.importorskip("transformers", reason="needs transformers: pip install -e '.[train]'")
 
+from harness import runlog
 from harness.core import Trajectory
 from harness.errors import SetupError
 from tests.training import beginner
@@ -280,11 +281,15 @@ def test_supervised_learning_by_command_goes_on_too(
         patch.setattr(warmstart, "step", interrupted(4, warmstart.step, signal.SIGINT))
         assert "interrupted; the same command goes on where it stood" in learnt("cut", 130)
     assert not (tmp_path / "cut").exists()
+    with runlog.lock(tmp_path / ".cut.begun", "taken twice"):
+        assert "another process makes cut: wait for it, or give --out another" in learnt("cut", 2)
     said = learnt("cut", 0)
     assert "what was begun goes on where it stood" in said and "gold play" not in said
     assert weights(tmp_path / "cut") == weights(tmp_path / "whole")
     assert not list(tmp_path.glob(".*"))
     assert "is there already" in learnt("cut", 2)
+    code, _, err = run("sft", "--model", "made", "--out", "odd", "--env", beginner.ENV, "--set", "kgg.gold=x")
+    assert code == 2 and "--set kgg… is of no environment that is named: say --env kgg" in err
 
 
 @pytest.mark.slow
