@@ -279,4 +279,4 @@ def test_alarms_are_raised_by_a_run_and_no_fault_costs_it_its_checkpoints(
     written = lines(folder / "metrics.jsonl")
     assert [line["version"] for line in written] == list(range(1, len(written) + 1)), "each update once"
     read = {key for line in written for key in line if alarms.READ.fullmatch(key)}
-    assert {"ess", "surprise", "pool/0/kl", "task/provoking/loss_share"} <= read
+    assert {"ess", "surprise", "pool/0/kl", f"task/{ENV}/loss_share"} <= read
