@@ -24,7 +24,7 @@ from harness import heldout, newmodel
 from harness.core import EnvOptions, Trajectory, digest
 from harness.errors import SetupError
 from training import copying, disk, partway, renaming, sft
-from training.recipe import Recipe
+from training.recipe import NOTE, Recipe, stored
 from training.values import Gold
 
 Say = Callable[[str], None]
@@ -75,6 +75,14 @@ def _begin(recipe: Recipe, base: Path, work: Path, say: Say) -> None:
 def begun_by(recipe: Recipe) -> str:
     """Return the digest of what the model that training begins with is made from."""
     return digest(msgspec.to_builtins((recipe.gold, recipe.seed, recipe.begin)))
+
+
+def own_base(recipe: Recipe, folder: Path) -> Path | None:
+    """Return a run's own copy of what it began with; None where there is none, or this recipe begins with another."""
+    base, note = folder / "base", folder / NOTE
+    if not base.is_dir() or (note.exists() and begun_by(stored(folder, {})) != begun_by(recipe)):
+        return None
+    return base
 
 
 def gold_play(recipe: Recipe, wanted: Sequence[Gold], work: Path | None = None) -> list[Trajectory]:

@@ -139,7 +139,7 @@ def size_of(recipe: Recipe, base: Path | None = None) -> Size:
 
 def source(model: str, base: Path | None) -> Path:
     """Return where the model that a run begins with is: its own copy, once there is one."""
-    return base if base is not None and base.is_dir() else Path(model).expanduser()
+    return Path(model).expanduser() if base is None else base
 
 
 def _configured(config: Mapping[str, Any]) -> Size:

@@ -64,8 +64,7 @@ class Buffer:
         self.spent = spent
         self._groups = {group.group_id: group for group in groups}
         self._error: BaseException | None = None
-        self.stopped = False
-        """Whether an end was asked for."""
+        self._stopped = False
         self._changed = asyncio.Event()
         if len(self._groups) > bound:
             raise SetupError(
@@ -103,8 +102,8 @@ class Buffer:
             Exception: what `fail` was told, where no more will come.
         """
         async with watch.deadline(seconds, f"waiting for {self.batch} complete groups"):
-            while self.stopped or len(self._groups) < self.batch:
-                if self.stopped:
+            while self._stopped or len(self._groups) < self.batch:
+                if self._stopped:
                     raise Stopped("an end was asked for")
                 if self._error is not None:
                     raise self._error
@@ -118,7 +117,7 @@ class Buffer:
 
     def stop(self) -> None:
         """Have nothing taken any more; what waits stays."""
-        self.stopped = True
+        self._stopped = True
         self._changed.set()
 
     def fail(self, error: BaseException) -> None:

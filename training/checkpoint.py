@@ -35,7 +35,7 @@ from training.weights import Write
 
 FOLDER = "checkpoints"
 """Of a run."""
-FORMAT = 1
+FORMAT = 2
 STATE, GROUPS, MANIFEST = "state.json", "buffer.bin", "manifest.json"
 LEARNER, POOLS = "learner", "pools"
 CHUNK = 1 << 24

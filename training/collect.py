@@ -330,7 +330,8 @@ def _judged(env: str, trajectory: Trajectory, abnormal_reward: float) -> tuple[A
     if not trajectory.ending.by_agent or trajectory.score.value is None:
         return None, failure
     try:
-        return replace(samples.attempt(trajectory, pool_of, abnormal_reward), env=env), ""
+        made = samples.attempt(trajectory, pool_of, abnormal_reward)
+        return replace(made, env=env, task_key=(env, trajectory.task_id)), ""
     except SetupError as error:
         return None, str(error)
 

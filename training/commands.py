@@ -144,9 +144,10 @@ def _forecast(recipe: Recipe, folder: Path, *, resume: bool, as_json: bool) -> N
     import json
 
     from training import budget, forecast, preflight
+    from training.begin import own_base
 
     preflight.require_envs(recipe)
-    size = budget.size_of(recipe, folder / "base")
+    size = budget.size_of(recipe, own_base(recipe, folder))
     parts = forecast.parts_of(recipe, size)
     known = (recipe, size, parts, folder, forecast.plays_of(recipe))
     click.echo(json.dumps(forecast.as_json(*known)) if as_json else forecast.text(*known))

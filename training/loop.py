@@ -56,10 +56,7 @@ class Parts:
 
 
 async def train(parts: Parts) -> Path:
-    """Train to the last step and return the folder of the last weights. What goes wrong ends it with a sentence.
-
-    Where an end is asked for (`Buffer.stop`) it is Stopped, behind the update under way, and a checkpoint has all.
-    """
+    """Train to the last step; return the folder of the last weights. Stopped, behind a checkpoint, if that is asked."""
     collecting = asyncio.create_task(parts.collector.run(), name="collector")
     learning = counts.Busy()
     folder = Path(parts.sampler.serving[0].folder)
@@ -81,7 +78,8 @@ async def train(parts: Parts) -> Path:
                 parts.scored(parts.version, folder)
             prune(parts)
     except Stopped:
-        await save(parts)
+        if parts.version:
+            await save(parts)
         raise
     finally:
         collecting.cancel()

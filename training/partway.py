@@ -100,10 +100,14 @@ def begun(folder: Path, key: str) -> bool:
 @contextlib.contextmanager
 def held(folder: Path, key: str, busy: str) -> Iterator[bool]:
     """Do as `begun` does, for this process alone. SetupError says `busy` where another is at it."""
-    if folder.is_dir():  # it may be of another key, and is then removed
-        runlog.lock(folder, busy).close()
-    found = begun(folder, key)
-    with runlog.lock(folder, busy):
+    try:
+        if folder.is_dir():  # it may be of another key, and is then removed
+            runlog.lock(folder, busy).close()
+        found = begun(folder, key)
+        lock = runlog.lock(folder, busy)
+    except OSError as error:
+        raise StorageError(disk.refusal(folder, error)) from error
+    with lock:
         yield found
 
 

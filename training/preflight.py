@@ -14,6 +14,7 @@ from harness.errors import SetupError, nearest
 from harness.models.local import load_tokenizer
 from harness.models.vllm import launch
 from training import budget, cluster, forecast, machine, record
+from training.begin import own_base
 from training.budget import DISK, Size
 from training.learner import NEEDED
 from training.process.engine import VLLM
@@ -27,9 +28,10 @@ def check(recipe: Recipe, folder: Path, *, resume: bool) -> None:
     cluster.require(recipe.cluster, recipe.spread)
     require_replicas(recipe)
     record.require(recipe.log)
-    size = budget.size_of(recipe, folder / "base")
+    base = own_base(recipe, folder)
+    size = budget.size_of(recipe, base)
     if recipe.begin.model is not None:
-        load_tokenizer(budget.source(recipe.begin.model, folder / "base"))
+        load_tokenizer(budget.source(recipe.begin.model, base))
     require_room(recipe, size, folder, resume=resume)
 
 
@@ -52,7 +54,7 @@ def require_room(recipe: Recipe, size: Size, folder: Path, *, resume: bool) -> N
     """Refuse a run that does not fit. One that is taken up has its disk already, and maybe its warm start behind it."""
     require_devices(recipe)
     require_vllm(recipe)
-    if not (folder / "base").is_dir():
+    if own_base(recipe, folder) is None:
         budget.require_room(forecast.warm_start_of(recipe, size), folder)
     parts = forecast.parts_of(recipe, size)
     budget.require_room([part for part in parts if not (resume and part.where == DISK)], folder)

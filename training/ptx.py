@@ -18,7 +18,7 @@ import msgspec
 from harness.core import digest, seed_of
 from harness.errors import SetupError
 from training import partway, sft, warmstart
-from training.begin import gold_play
+from training.begin import begun_by, gold_play
 from training.recipe import Recipe
 from training.values import Gold, Sample, Segment
 
@@ -49,7 +49,7 @@ def play(recipe: Recipe, base: Path, folder: Path, say: Callable[[str], None]) -
 def _segments(recipe: Recipe, gold: Gold, base: Path, work: Path) -> list[Segment]:
     """Return what a folder keeps of this very gold play; else it is made."""
     longest = recipe.begin.longest
-    partway.begun(work, digest(msgspec.to_builtins((gold, recipe.envs[gold.env], recipe.seed, longest))))
+    partway.begun(work, digest([begun_by(recipe), msgspec.to_builtins((gold, recipe.envs[gold.env]))]))
     return sft.kept_segments(work, lambda: sft.segments(base, gold_play(recipe, [gold]), longest))
 
 

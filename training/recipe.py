@@ -245,7 +245,7 @@ def _require_learnable(recipe: Recipe, where: str) -> None:
     for name, bounds in (("band", recipe.learner.loss.band), ("veto", recipe.learner.loss.veto)):
         if bounds is not None and bounds[0] > bounds[1]:
             raise SetupError(f"{where}: learner.loss.{name} must rise, or nothing is between: not {list(bounds)}")
-    if [each[0] for each in recipe.pools.schedule] != sorted(each[0] for each in recipe.pools.schedule):
+    if [each[0] for each in recipe.pools.schedule] != sorted({each[0] for each in recipe.pools.schedule}):
         raise SetupError(f"{where}: the versions of pools.schedule must rise")
 
 

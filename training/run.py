@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import itertools
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, contextmanager
@@ -27,9 +28,9 @@ from harness.core import Env, EnvOptions
 from harness.errors import SetupError, StorageError
 from harness.models.local import LocalModel
 from harness.models.sampler import Sampler
-from training import budget, checkpoint, cluster, disk, machine, partway, ptx, scores, staleness
+from training import budget, checkpoint, cluster, disk, machine, partway, ptx, scores, staleness, weights
 from training import curriculum as choosing
-from training.begin import begin, begun_by
+from training.begin import begin, own_base
 from training.buffer import Buffer, Stopped
 from training.collect import Collector, Table
 from training.loop import Parts, train
@@ -38,13 +39,15 @@ from training.policies import PooledSampler
 from training.process import engine, learner, players
 from training.process.parent import Gone, Hold, Lost, Process, unless_gone
 from training.process.replicas import Replicas
-from training.recipe import NOTE, Recipe, digest, stored, text
+from training.recipe import NOTE, Recipe, digest, text
 from training.record import Record
-from training.scoring import Result, Scored, Scoring, final
+from training.scoring import BEST, Result, Scored, Scoring, final
 from training.watch import Watch
 
 BLOCKED_SECONDS = 120.0
 """An event loop that does not move for so long is reported, with what blocks it."""
+PATIENCE = 2
+"""Signals that an event loop is left to deal with."""
 Say = Callable[[str], None]
 
 
@@ -75,8 +78,8 @@ def _run(recipe: Recipe, folder: Path, say: Say) -> list[Result]:
 
 async def _scored(recipe: Recipe, folder: Path, gold: ptx.Plays, say: Say) -> list[Result]:
     """Train from where the newest checkpoint stands, and score."""
-    with signals(_cancel):
-        return await _trained_and_scored(recipe, folder, gold, say)
+    with signals(asyncio.Task.cancel):
+        return await _trained_and_scored(recipe, _absolute(folder), gold, say)
 
 
 async def _trained_and_scored(recipe: Recipe, folder: Path, gold: ptx.Plays, say: Say) -> list[Result]:
@@ -98,18 +101,21 @@ async def trained(recipe: Recipe, folder: Path, base: Path, gold: ptx.Plays, sco
     folder, base = _absolute(folder), _absolute(base)
     settings = {name: EnvOptions(settings=values) for name, values in recipe.envs.items()}
     held_out = {name: await asyncio.to_thread(heldout.digests, name, each) for name, each in settings.items()}
+    asked = asyncio.Event()
     for left in reversed(range(recipe.spread.restarts + 1)):
         try:
             async with AsyncExitStack() as stack:
                 parts = await make(recipe, folder, base, gold, scoring, held_out, stack)
                 if resume:
                     scoring.say(f"taken up at update {parts.version}")
-                with signals(functools.partial(_end, parts.collector.buffer, scoring.say)):
+                with signals(functools.partial(_end, asked, parts.collector.buffer, scoring.say)):
                     last = await unless_gone(train(parts), parts.gone)
+                if asked.is_set():
+                    raise Stopped("an end was asked for in the last update")
                 await asyncio.to_thread(disk.copy, last, folder / checkpoint.FOLDER / "last")
                 return folder / checkpoint.FOLDER / "last"
         except Lost as error:
-            if not left:
+            if not left or asked.is_set():
                 raise
             scoring.say(f"{error}; the run goes back to its last checkpoint")
             resume = True
@@ -117,23 +123,27 @@ async def trained(recipe: Recipe, folder: Path, base: Path, gold: ptx.Plays, sco
 
 
 @contextmanager
-def signals(asked: Callable[[asyncio.Task[Any]], None]) -> Iterator[None]:
-    """Have what is asked by Ctrl-C or SIGTERM done to this task, on its own loop; the two are alike."""
+def signals(asked: Callable[[asyncio.Task[Any]], object]) -> Iterator[None]:
+    """Have what Ctrl-C or SIGTERM ask for done to this task, on its own loop; the third ends a loop that is blocked."""
     task, loop = asyncio.current_task(), asyncio.get_running_loop()
     assert task is not None  # noqa: S101 - a coroutine asks
-    with partway.signals(lambda number, frame: loop.call_soon_threadsafe(asked, task)):
+    times = itertools.count(1)
+
+    def handle(number: int, frame: object) -> None:
+        if next(times) > PATIENCE:
+            raise KeyboardInterrupt
+        loop.call_soon_threadsafe(asked, task)
+
+    with partway.signals(handle):
         yield
 
 
-def _cancel(task: asyncio.Task[Any]) -> None:
-    task.cancel()
-
-
-def _end(buffer: Buffer, say: Say, task: asyncio.Task[Any]) -> None:
+def _end(asked: asyncio.Event, buffer: Buffer, say: Say, task: asyncio.Task[Any]) -> None:
     """End behind the update under way, which is kept; asked a second time, at once."""
-    if buffer.stopped:
+    if asked.is_set():
         task.cancel()
         return
+    asked.set()
     buffer.stop()
     say("the run ends behind the update under way, which is kept; asked again, it ends at once")
 
@@ -147,8 +157,8 @@ def _absolute(folder: Path) -> Path:
 def claimed(recipe: Recipe, folder: Path, *, resume: bool) -> Iterator[None]:
     """Have the folder for this recipe, and for this process alone.
 
-    Without a checkpoint there is nothing that another recipe could not go on from, but the model it began with: that is
-    removed where it would now be another.
+    Without a checkpoint there is nothing that another recipe could not go on from, but the model it began with and what
+    that scored: they are removed where it would now be another.
 
     Raises:
         SetupError: it is taken, its checkpoint is another recipe's or further than `steps`, or another process has it.
@@ -167,8 +177,9 @@ def claimed(recipe: Recipe, folder: Path, *, resume: bool) -> Iterator[None]:
             state = checkpoint.state_of(newest, digest(recipe))  # before the run's own recipe is written over
             if state.step > recipe.steps:
                 raise SetupError(f"{folder} has {state.step} updates behind it: give --steps as many, or more")
-        elif note.exists() and begun_by(stored(folder, {})) != begun_by(recipe):
-            shutil.rmtree(folder / "base", ignore_errors=True)
+        elif own_base(recipe, folder) is None:
+            for other in ("base", scores.FOLDER, f"{checkpoint.FOLDER}/{BEST}"):
+                shutil.rmtree(folder / other, ignore_errors=True)
         try:
             runlog.write_atomically(note, text(recipe))
         except OSError as error:
@@ -234,7 +245,10 @@ async def make(
         sampler.mix = found.state.mix
         await sampler.serve(found.serving)
         if version % recipe.score.every == 0 and version not in {each.version for each in scores.read(folder)}:
-            scoring.begin(version, Path(found.serving[0].folder))  # its evaluation was cut off
+            served = Path(found.serving[0].folder)
+            snapshot = folder / "snapshots" / weights.read(served).name
+            # Its evaluation was cut off, and goes on if its weights have the name that they had.
+            scoring.begin(version, snapshot if snapshot.is_dir() else served)
     collector = Collector(
         Table(envs=envs, play=stage.play, held_out=held_out),
         msgspec.structs.replace(recipe.collect, seed=recipe.seed),

@@ -43,6 +43,8 @@ class Best(Value, frozen=True, kw_only=True):
 
     version: int
     score: float
+    by: str
+    """Split, number of tasks and temperature: scores by others say nothing beside it."""
 
 
 class Result(msgspec.Struct, frozen=True):
@@ -117,8 +119,9 @@ class Scoring:
                 )
                 self.say(f"validation at update {version}: {result.score:.3f} (coverage {100 * result.coverage:.0f} %)")
                 best = best_of(self._folder)
-                if best is None or result.score > best.score:
-                    found = Best(version=version, score=result.score)
+                by = f"{score.validation}, {score.tasks} tasks, T {score.temperature:g}"
+                if best is None or best.by != by or result.score > best.score:
+                    found = Best(version=version, score=result.score, by=by)
                     await asyncio.to_thread(_put_best, folder, self._folder, found)
             except (HarnessError, OSError, ValueError) as error:  # the run is worth more than one of its scores
                 self.say(f"validation at update {version} failed: {error}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 
@@ -11,6 +12,8 @@ from harness.core import Task
 from harness.errors import EnvError, SetupError, boundary
 
 TASK_SECONDS = 600.0
+STEP_SECONDS = 0.5
+"""Tasks are made so long before somebody looks whether anyone still waits for them."""
 KEPT = 1024
 
 
@@ -32,7 +35,7 @@ class Stream:
     async def task(self, index: int) -> Task:
         """Return the task at an index; a finite split begins again at its end.
 
-        A run that is taken up makes all tasks before it again. Each has a deadline of its own.
+        A run that is taken up makes all tasks before it again; the deadline is of each, not of all.
 
         Raises:
             SetupError: the split has no task, or needs data that is not there.
@@ -51,27 +54,33 @@ class Stream:
                     return found
 
     def _step(self, index: int) -> Task | None:
-        """Return a task that is there; else make the next one on the way to it."""
+        """Return a task that is there; else make some of those on the way to it, for a moment."""
+        until = time.monotonic() + STEP_SECONDS
         with self._making:
-            place = index % self._length if self._length else index
-            if place in self._kept:
-                self._kept.move_to_end(place)
-                return self._kept[place]
-            if self._rest is None or self._next > place:
-                self._rest, self._next = self._tasks(), 0
-            try:
-                task = next(self._rest, None)
-            except BaseException:
-                self._rest = None  # what failed is at its end, which is not that of the split
-                raise
-            if task is not None:
-                self._keep(self._next, task)
-                self._next += 1
-                return None
-            self._length, self._rest = self._next, None
-            if not self._length:
-                raise SetupError(f"{self._name} has no tasks to train on")
-            return None
+            while True:
+                place = index % self._length if self._length else index
+                if place in self._kept:
+                    self._kept.move_to_end(place)
+                    return self._kept[place]
+                if time.monotonic() > until:
+                    return None
+                self._make(place)
+
+    def _make(self, place: int) -> None:
+        if self._rest is None or self._next > place:
+            self._rest, self._next = self._tasks(), 0
+        try:
+            task = next(self._rest, None)
+        except BaseException:
+            self._rest = None  # what failed is at its end, which is not that of the split
+            raise
+        if task is not None:
+            self._keep(self._next, task)
+            self._next += 1
+            return
+        self._length, self._rest = self._next, None
+        if not self._length:
+            raise SetupError(f"{self._name} has no tasks to train on")
 
     def _keep(self, place: int, task: Task) -> None:
         self._kept[place] = task

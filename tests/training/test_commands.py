@@ -209,6 +209,8 @@ def test_an_end_before_the_first_update_says_how_to_go_on(run: Run, monkeypatch:
     assert not Path("run", "base").exists()
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(900)
 def test_what_is_ended_between_checkpoints_keeps_every_update(run: Run) -> None:
     pytest.importorskip("torch", reason="needs torch: pip install -e '.[train]'")
     folder = Path("run")

@@ -202,14 +202,15 @@ async def test_a_task_that_cannot_be_made_is_no_end_of_the_split() -> None:
 
 
 async def test_each_task_on_the_way_has_a_deadline_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(streams, "TASK_SECONDS", 0.5)
+    monkeypatch.setattr(streams, "TASK_SECONDS", 1.5)
+    monkeypatch.setattr(streams, "STEP_SECONDS", 0.05)
 
     def tasks() -> Iterator[Task]:
-        for number in range(12):
+        for number in range(20):
             time.sleep(0.1)
             yield task(number)
 
-    assert (await Stream("train of odd", tasks).task(9)).id == "t9", "as after a resume, together beyond the deadline"
+    assert (await Stream("train of odd", tasks).task(19)).id == "t19", "as after a resume, together beyond the deadline"
 
 
 async def test_a_task_that_comes_late_is_waited_for_and_not_made_by_two_at_once(

@@ -163,11 +163,13 @@ def test_a_run_is_one_processs_at_a_time(tmp_path: Path) -> None:
 
 def test_another_beginning_begins_anew_and_the_same_one_does_not(tmp_path: Path) -> None:
     with run.claimed(plain(), tmp_path, resume=False):
-        (tmp_path / "base").mkdir()
+        for made in ("base", "evaluations", "checkpoints/best"):
+            (tmp_path / made).mkdir(parents=True)
     with run.claimed(plain(steps=9, learner={"lr": 1e-3}), tmp_path, resume=True):
         assert (tmp_path / "base").is_dir(), "it is made from the same"
     with run.claimed(plain(begin={"tasks": 7}), tmp_path, resume=True):
-        assert not (tmp_path / "base").exists()
+        assert {path.name for path in tmp_path.iterdir()} == {".lock", "recipe.json", "checkpoints"}
+        assert not list((tmp_path / "checkpoints").iterdir())
     assert recipes.stored(tmp_path, {}).begin.tasks == 7
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,8 +19,9 @@ from harness.core import EnvOptions
 from harness.models.hf.engine import TransformersSampler
 from harness.models.local import LocalModel
 from tests.training.driver import Unscored
-from training import credit, curriculum, learner, run, samples, weights
+from training import checkpoint, credit, curriculum, learner, run, samples, weights
 from training import recipe as recipes
+from training.buffer import Stopped
 from training.play import Order, here
 from training.policies import pool_of
 from training.recipe import Recipe
@@ -94,14 +97,47 @@ async def synchronous(recipe: Recipe, base: Path, folder: Path) -> str:
     return found
 
 
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    plays = asyncio.run(newmodel.gold_play("db", tasks=4, seed=0, options=EnvOptions()))
+    folder = tmp_path_factory.mktemp("base") / "nano"
+    newmodel.make(folder, newmodel.SHAPES["nano"], plays, seed=0)
+    return folder
+
+
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("above", [{}, {"credit": "rloo", "tan": None, "aggregation": "token_mean", "running": 2}])
-def test_without_staleness_it_is_synchronous_grpo_bit_for_bit(tmp_path: Path, above: dict[str, Any]) -> None:
-    plays = asyncio.run(newmodel.gold_play("db", tasks=4, seed=0, options=EnvOptions()))
-    base = tmp_path / "nano"
-    newmodel.make(base, newmodel.SHAPES["nano"], plays, seed=0)
+def test_without_staleness_it_is_synchronous_grpo_bit_for_bit(
+    base: Path, tmp_path: Path, above: dict[str, Any]
+) -> None:
     recipe = wanted(**above)
     expected = asyncio.run(synchronous(recipe, base, tmp_path))
     last = asyncio.run(run.trained(recipe, tmp_path / "run", base, {}, Unscored(), resume=False))
     assert weights.read(last).digest == expected
     assert weights.read(last).digest != weights.weights_digest(base), "something was learnt"
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_an_end_that_is_asked_for_in_an_update_comes_behind_it_also_in_the_last(
+    base: Path, tmp_path: Path, number: signal.Signals
+) -> None:
+    class Asking(Unscored):
+        def __init__(self, update: int) -> None:
+            super().__init__()
+            self.say = self.heard
+            self.update = update
+
+        def heard(self, line: str) -> None:
+            if line.startswith(f"update {self.update} "):
+                os.kill(os.getpid(), number)
+
+    recipe, folder = wanted(steps=3, checkpoint_every=100), tmp_path / "run"
+    for update in (2, 3):
+        with pytest.raises(Stopped):
+            asyncio.run(run.trained(recipe, folder, base, {}, Asking(update), resume=update > 2))
+        newest = checkpoint.newest(folder / checkpoint.FOLDER)
+        assert newest is not None and newest.name == f"step-{update:06d}"
+    last = asyncio.run(run.trained(recipe, folder, base, {}, Unscored(), resume=True))
+    undisturbed = asyncio.run(run.trained(recipe, tmp_path / "other", base, {}, Unscored(), resume=False))
+    assert weights.read(last).digest == weights.read(undisturbed).digest, "in deterministic mode, to the bit"

@@ -66,7 +66,7 @@ def record(rows: Rows, terms: Terms, losses: NDArray[Any], apart: NDArray[Any], 
 def metrics(records: Sequence[Record], version: int, epochs: int) -> Metrics:
     """Return the numbers of one update, whose weights were of a version when it began.
 
-    `tokens/trained` counts each token once, in however many epochs it was.
+    Tokens are counted once, in however many epochs they are trained on.
     """
     names = sorted({name for one in records for name in one.envs})
     table = {key: np.concatenate([one.table[key] for one in records]) for key in records[0].table if key != "env"}
@@ -95,14 +95,14 @@ def metrics(records: Sequence[Record], version: int, epochs: int) -> Metrics:
     for pool in np.unique(table["pool"]):
         of_pool = table["pool"] == pool
         found |= _quantiles(f"ratio/pool/{pool}", ratio[of_pool])
-        found[f"pool/{pool}/tokens"] = int(of_pool.sum())
+        found[f"pool/{pool}/tokens"] = int(of_pool.sum()) // epochs
         found[f"pool/{pool}/ess"] = ess(ratio[of_pool])
         found[f"pool/{pool}/kl"] = _mean(k3(table["apart"][of_pool & table["fresh"]]))
         found[f"pool/{pool}/clipped"] = _mean((table["low"] | table["high"] | table["dual"])[of_pool])
     sizes = np.abs(table["loss"])
     for place, name in enumerate(names):
         found[f"task/{name}/loss_share"] = float(sizes[envs == place].sum() / max(sizes.sum(), 1e-30))
-        found[f"task/{name}/trained_tokens"] = int((envs == place).sum())
+        found[f"task/{name}/trained_tokens"] = int((envs == place).sum()) // epochs
     return found
 
 

@@ -324,7 +324,7 @@ class Process:
         code = self._process.returncode if self._process else None
         if code is not None and code < 0:
             return f"was ended by {signal.Signals(-code).name}{_remedy(-code)}"
-        return f"ended by itself with status {code}"
+        return "does not end" if code is None else f"ended by itself with status {code}"
 
 
 async def _ended(process: asyncio.subprocess.Process, seconds: float) -> None:
