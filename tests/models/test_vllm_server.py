@@ -179,7 +179,8 @@ async def test_a_server_that_fails_in_a_run_is_one_sentence_with_its_last_words(
     finally:
         await sampler.close()
     assert str(caught.value) == (
-        "vllm:0: the server ended: torch.OutOfMemoryError: no memory left; lower connection.local.context or batch "
+        "vllm:0: the server ended: torch.OutOfMemoryError: no memory left; lower context or batch, of "
+        "connection.local or of a recipe's engine "
         f"(its log: {log})"
     )
 
