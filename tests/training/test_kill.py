@@ -6,7 +6,6 @@ nobody disturbed, bit for bit; else no group is trained on twice in what survive
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import random
@@ -24,8 +23,6 @@ import pytest
 pytest.importorskip("torch", reason="needs torch: pip install -e '.[train]'")
 pytest.importorskip("transformers", reason="needs transformers: pip install -e '.[train]'")
 
-from harness import newmodel
-from harness.core import EnvOptions
 from training import checkpoint, weights
 from training.recipe import Recipe, digest
 
@@ -35,14 +32,6 @@ LOTTERY = "tests.training.lottery:make"
 SECONDS = 900.0
 EXACT = {"eta": 0, "engine": {"dtype": "float32", "device": "cpu", "batch": 1, "answer_tokens": 6}}
 LOOSE = {"eta": 1, "engine": {"device": "cpu", "answer_tokens": 6}}
-
-
-@pytest.fixture(scope="module")
-def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    plays = asyncio.run(newmodel.gold_play("db", tasks=4, seed=0, options=EnvOptions()))
-    folder = tmp_path_factory.mktemp("base") / "nano"
-    newmodel.make(folder, newmodel.SHAPES["nano"], plays, seed=0)
-    return folder
 
 
 def wanted(exact: bool, steps: int, **above: Any) -> Recipe:

@@ -14,7 +14,7 @@ import pytest
 pytest.importorskip("torch", reason="needs torch: pip install -e '.[train]'")
 pytest.importorskip("transformers", reason="needs transformers: pip install -e '.[train]'")
 
-from harness import newmodel, registry
+from harness import registry
 from harness.core import EnvOptions
 from harness.models.hf.engine import TransformersSampler
 from harness.models.local import LocalModel
@@ -27,6 +27,7 @@ from training.policies import pool_of
 from training.recipe import Recipe
 from training.values import Attempt, Group
 
+pytestmark = pytest.mark.usefixtures("torch_as_it_was")
 LOTTERY = "tests.training.lottery:make"
 
 
@@ -95,14 +96,6 @@ async def synchronous(recipe: Recipe, base: Path, folder: Path) -> str:
     await sampler.close()
     await env.close()
     return found
-
-
-@pytest.fixture(scope="module")
-def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    plays = asyncio.run(newmodel.gold_play("db", tasks=4, seed=0, options=EnvOptions()))
-    folder = tmp_path_factory.mktemp("base") / "nano"
-    newmodel.make(folder, newmodel.SHAPES["nano"], plays, seed=0)
-    return folder
 
 
 @pytest.mark.timeout(300)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 
 import pytest
@@ -13,9 +12,7 @@ pytest.importorskip("transformers", reason="needs transformers: pip install -e '
 import msgspec
 import torch
 
-from harness import newmodel
 from harness.config import LocalOptions
-from harness.core import EnvOptions
 from harness.errors import ModelError
 from harness.models import proof
 from harness.models.hf.engine import TransformersSampler, load
@@ -23,14 +20,6 @@ from harness.models.local import LocalModel
 from harness.models.sampler import Request
 from training import weights
 from training.policies import PooledSampler, PoolOptions
-
-
-@pytest.fixture(scope="module")
-def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    plays = asyncio.run(newmodel.gold_play("alfworld", tasks=10, seed=0, options=EnvOptions()))
-    folder = tmp_path_factory.mktemp("base") / "nano"
-    newmodel.make(folder, newmodel.SHAPES["nano"], plays, seed=0)
-    return folder
 
 
 def published(root: Path, base: Path, version: int) -> Path:

@@ -22,10 +22,5 @@ def nano(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(autouse=True)
-def _as_it_was():
-    """Leave torch's global settings as they were."""
-    threads = torch.get_num_threads()
+def _one_thread(torch_as_it_was: None) -> None:
     torch.set_num_threads(1)
-    yield
-    torch.use_deterministic_algorithms(False)
-    torch.set_num_threads(threads)
