@@ -159,8 +159,7 @@ class Collector:
 
     def unfinished(self) -> Tally:
         """Return the tokens of attempts that wait for the rest of their group."""
-        parts = (part for half in self._half.values() for one in half for part in one.segments)
-        return sum((staleness.tally_of(part) for part in parts), Tally())
+        return staleness.tally(one for half in self._half.values() for one in half)
 
     def metrics(self) -> Metrics:
         """Return what was played since the last call, and how the environments stand."""

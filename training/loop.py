@@ -136,8 +136,9 @@ def prune(parts: Parts) -> None:
 
 def standing(parts: Parts, batch: Batch) -> Metrics:
     """Return how far behind what waits and what is under way is, and how the run stands."""
+    waiting = [one for group in parts.collector.buffer.groups for one in group.attempts]
     return {
-        **staleness.metrics("queue", staleness.tally(parts.collector.buffer.groups), parts.version),
+        **staleness.metrics("queue", staleness.tally(waiting), parts.version),
         **staleness.metrics("flight", parts.sampler.in_flight() + parts.collector.unfinished(), parts.version),
         **parts.collector.metrics(),
         **counts.rewards(batch.groups),

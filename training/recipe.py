@@ -18,7 +18,7 @@ from harness.core import digest as digest_of
 from harness.errors import SetupError, nearest
 from harness.models.sampler import Kind
 from training import aggregation, credit, curriculum, learner
-from training.aggregation import LONGEST, Aggregation
+from training.aggregation import Aggregation
 from training.cluster import ClusterOptions
 from training.collect import CollectOptions
 from training.copying import CopyingOptions
@@ -170,7 +170,7 @@ class Recipe(Strict, frozen=True, kw_only=True):
     def weigh(self) -> Aggregation:
         """How the losses of tokens make one number; `task_mean` gives environments the curriculum's shares of it."""
         shares = {name: self.curriculum.shares.get(name, 1.0) for name in self.envs}
-        return aggregation.named(self.aggregation, shares=shares, longest=self.engine.context or LONGEST)
+        return aggregation.named(self.aggregation, shares=shares, longest=self.engine.context or aggregation.LONGEST)
 
     @property
     def learning(self) -> LearnerOptions:
@@ -229,7 +229,7 @@ def made(values: Mapping[str, Any], where: str) -> Recipe:
     if recipe.eta < 0:
         raise SetupError(f"{where}: eta must be 0 or more, not {recipe.eta}")
     credit.rule_of(recipe.credit)
-    _ = recipe.weigh
+    aggregation.named(recipe.aggregation)
     _require_learnable(recipe, where)
     return recipe
 

@@ -61,30 +61,22 @@ def run(recipe: Recipe, folder: Path, say: Say, *, resume: bool) -> list[Result]
     """
     newmodel.require_packages()
     with claimed(recipe, folder, resume=resume):
-        return _run(recipe, folder, say)
-
-
-def _run(recipe: Recipe, folder: Path, say: Say) -> list[Result]:
-    if told := budget.told_of_bfloat16(recipe, machine.default_device()):
-        say(told)
-    begin(recipe, folder / "base", say)
-    with partway.signals(partway.at_once):
-        gold = ptx.play(recipe, folder / "base", folder / "gold", say)
-    try:
-        return asyncio.run(_scored(recipe, folder, gold, say))
-    except (asyncio.CancelledError, Stopped) as error:
-        raise KeyboardInterrupt from error
+        if told := budget.told_of_bfloat16(recipe, machine.default_device()):
+            say(told)
+        begin(recipe, folder / "base", say)
+        with partway.signals(partway.at_once):
+            gold = ptx.play(recipe, folder / "base", folder / "gold", say)
+        try:
+            return asyncio.run(_scored(recipe, _absolute(folder), gold, say))
+        except (asyncio.CancelledError, Stopped) as error:
+            raise KeyboardInterrupt from error
 
 
 async def _scored(recipe: Recipe, folder: Path, gold: ptx.Plays, say: Say) -> list[Result]:
     """Train from where the newest checkpoint stands, and score."""
-    with signals(asyncio.Task.cancel):
-        return await _trained_and_scored(recipe, _absolute(folder), gold, say)
-
-
-async def _trained_and_scored(recipe: Recipe, folder: Path, gold: ptx.Plays, say: Say) -> list[Result]:
     base, resume = folder / "base", checkpoint.newest(folder / checkpoint.FOLDER) is not None
     async with AsyncExitStack() as stack:
+        stack.enter_context(signals(asyncio.Task.cancel))
         scoring = Scoring(recipe, folder, say)
         stack.push_async_callback(scoring.close)
         if not resume:
@@ -93,7 +85,7 @@ async def _trained_and_scored(recipe: Recipe, folder: Path, gold: ptx.Plays, say
         if recipe.steps % recipe.score.every:
             scoring.begin(recipe.steps, last)
         await scoring.wait()
-    return await final(recipe, folder, base)
+        return await final(recipe, folder, base)
 
 
 async def trained(recipe: Recipe, folder: Path, base: Path, gold: ptx.Plays, scoring: Scored, *, resume: bool) -> Path:
@@ -244,11 +236,8 @@ async def make(
         await made.load(found.learner)
         sampler.mix = found.state.mix
         await sampler.serve(found.serving)
-        if version % recipe.score.every == 0 and version not in {each.version for each in scores.read(folder)}:
-            served = Path(found.serving[0].folder)
-            snapshot = folder / "snapshots" / weights.read(served).name
-            # Its evaluation was cut off, and goes on if its weights have the name that they had.
-            scoring.begin(version, snapshot if snapshot.is_dir() else served)
+        if version % recipe.score.every == 0 and scores.of(folder, version) is None:
+            scoring.begin(version, _named_as_before(folder, Path(found.serving[0].folder)))  # it was cut off
     collector = Collector(
         Table(envs=envs, play=stage.play, held_out=held_out),
         msgspec.structs.replace(recipe.collect, seed=recipe.seed),
@@ -275,6 +264,12 @@ async def make(
         gone=(made.gone, *gone, *stage.gone),
         lags=watch.lags,
     )
+
+
+def _named_as_before(folder: Path, served: Path) -> Path:
+    """Return a checkpoint's weights under the name that they were scored by, so that their evaluation can go on."""
+    snapshot = folder / "snapshots" / weights.noted(served).name
+    return snapshot if snapshot.is_dir() else served
 
 
 def make_samplers(

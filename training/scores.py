@@ -36,6 +36,11 @@ def read(folder: Path, skip: Collection[int] = ()) -> list[Score]:
     return found
 
 
+def of(folder: Path, version: int) -> Score | None:
+    """Return what the weights of one version scored in a run; None where that is not whole."""
+    return _score(folder / FOLDER / f"{VALIDATION}{version:06d}", version)
+
+
 def _score(folder: Path, version: int) -> Score | None:
     """Return what one evaluation found; None while it is under way, or where it cannot be read."""
     try:

@@ -24,7 +24,7 @@ import msgspec
 from harness import runlog
 from harness.core import Json, Value
 from harness.errors import HarnessError, SetupError
-from training import checkpoint, disk, machine, scores
+from training import checkpoint, disk, machine, scores, weights
 from training.process import learner
 from training.recipe import Recipe
 
@@ -139,12 +139,12 @@ def best_of(folder: Path) -> Best | None:
         return None
 
 
-def _put_best(weights: Path, folder: Path, best: Best) -> None:
-    place = folder / checkpoint.FOLDER / BEST
-    with disk.staging(place) as part:
-        shutil.copytree(weights, part, dirs_exist_ok=True)
+def _put_best(source: Path, folder: Path, best: Best) -> None:
+    def write(part: Path) -> None:
+        shutil.copytree(source, part, dirs_exist_ok=True)
         (part / NOTE).write_bytes(msgspec.json.encode(best))
-        disk.put(part, place)
+
+    weights.replace(folder / checkpoint.FOLDER / BEST, write)
 
 
 async def evaluate(

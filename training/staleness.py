@@ -18,10 +18,11 @@ import msgspec
 import numpy as np
 
 from harness.core import Count, Natural, Value
-from training.values import Bools, Group, Metrics, Sample, Segment
+from training.values import Attempt, Bools, Metrics, Sample, Segment
 
 Tally = Counter[tuple[int, int]]
 """(pool, weight version) to a number of tokens."""
+VERSION_BITS = 32
 UNBOUNDED = np.iinfo(np.int64).max
 
 
@@ -97,30 +98,22 @@ def trained(samples: Iterable[Sample], version: int) -> Metrics:
 
     `tokens/too_old` counts those that are left out for it.
     """
-    found: Tally = Counter()
-    left_out = 0
-    for sample in samples:
-        found += tally_of(sample.segment, sample.kept)
-        left_out += sample.segment.tokens - int(sample.kept.sum())
-    return {**metrics("trained", found, version), "tokens/too_old": left_out}
+    found = [(sample.segment, sample.kept) for sample in samples]
+    left_out = sum(segment.tokens - int(kept.sum()) for segment, kept in found)
+    return {**metrics("trained", _counted(found), version), "tokens/too_old": left_out}
 
 
-def tally(groups: Iterable[Group]) -> Tally:
-    """Count the sampled tokens of groups by pool and version."""
-    found: Tally = Counter()
-    for group in groups:
-        for attempt in group.attempts:
-            for part in attempt.segments:
-                found += tally_of(part)
-    return found
+def tally(attempts: Iterable[Attempt]) -> Tally:
+    """Count the sampled tokens of attempts by pool and version."""
+    return _counted((part, part.mask) for one in attempts for part in one.segments)
 
 
-def tally_of(segment: Segment, kept: Bools | None = None) -> Tally:
-    """Count the tokens of one segment by pool and version: those kept, or all that were sampled."""
-    mask = segment.mask if kept is None else kept
-    pairs = np.stack([segment.pools[mask].astype(np.int64), segment.versions[mask]])
-    unique, counts = np.unique(pairs, axis=1, return_counts=True)
-    return Counter({(int(pool), int(version)): int(n) for (pool, version), n in zip(unique.T, counts, strict=True)})
+def _counted(parts: Iterable[tuple[Segment, Bools]]) -> Tally:
+    """Count tokens by pool and version, all segments at once: there may be thousands."""
+    chosen = [(part.pools[mask].astype(np.int64) << VERSION_BITS) | part.versions[mask] for part, mask in parts]
+    keys, counts = np.unique(np.concatenate([np.zeros(0, np.int64), *chosen]), return_counts=True)
+    pairs = zip(keys >> VERSION_BITS, keys & ((1 << VERSION_BITS) - 1), counts, strict=True)
+    return Counter({(int(pool), int(version)): int(count) for pool, version, count in pairs})
 
 
 def histogram(counts: Tally, version: int) -> dict[int, dict[int, int]]:

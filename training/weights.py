@@ -105,10 +105,15 @@ def replace(folder: Path, write: Write) -> None:
         disk.put(part, folder)
 
 
+def noted(folder: Path) -> Snapshot:
+    """Return what a snapshot says of itself, unverified. OSError or MsgspecError where it says nothing."""
+    return msgspec.json.decode((folder / NOTE).read_bytes(), type=Snapshot)
+
+
 def read(folder: Path) -> Snapshot:
     """Return what a snapshot says of itself. SetupError where its weights are not those it names."""
     try:
-        snapshot = msgspec.json.decode((folder / NOTE).read_bytes(), type=Snapshot)
+        snapshot = noted(folder)
         found = weights_digest(folder)
     except (OSError, msgspec.MsgspecError) as error:
         raise SetupError(f"the snapshot in {folder} cannot be read: {error}; resume from another checkpoint") from error

@@ -77,7 +77,7 @@ def test_a_pool_that_is_never_refreshed_is_not_bounded() -> None:
 
 
 def test_lags_are_counted_by_pool() -> None:
-    counts = staleness.tally([group(0, parts=lambda place: segment([4, 4, 1], pools=[0, 0, 1]))])
+    counts = staleness.tally(group(0, parts=lambda place: segment([4, 4, 1], pools=[0, 0, 1])).attempts)
     assert staleness.histogram(counts, 5) == {0: {1: 4}, 1: {4: 2}}
     assert staleness.metrics("queue", counts, 5) == {
         "lag/queue/0/1": 4,
