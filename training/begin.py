@@ -1,6 +1,6 @@
 """The model that training begins with: from nothing or a folder, taught to copy, and warm-started on gold play.
 
-    RUN/.base.begun/plays-N.jsonl    gold play as it is made, an environment each
+    RUN/.base.begun/plays-N.jsonl    gold play as it is made, an entry of `Recipe.gold` each
     RUN/.base.begun/drawn/           a model of random weights, where it is to learn to copy
     RUN/.base.begun/copying/         how far that has come
     RUN/made/                        the model that was made

@@ -3,7 +3,7 @@
     checkpoints/step-000040/
         state.json       counters, curriculum (with its cursors), spent ids, stale share, which pool served what
         buffer.bin       complete groups that were not trained on yet
-        learner/         weights, optimizer, scheduler, random state: the learner's own
+        learner/         weights, optimizer, steps, random state: the learner's own
         pools/N/         the snapshot that pool N served
         manifest.json    size and SHA-256 of every file
 

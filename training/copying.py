@@ -2,8 +2,8 @@
 
 Decided here: what is copied are sequences of random tokens that come round again after a length of their own, so that
 only *what* stood there tells what comes next, never how far back it stood. First of few different tokens, then of more,
-then of all of them, then longer: with all of them from the start the same takes many times as long. No text is used,
-so nothing can be learnt here that a held-out split has.
+then of all of them, then longer: with all of them from the start the same takes many times as long, unless the model
+begins with the heads for it (`FROM_HEADS`). No text is used, so nothing can be learnt here that a held-out split has.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Copied(NamedTuple):
     """How far it came."""
 
     lessons: int
-    """Of `LESSONS`, those it knows."""
+    """Of those it was given, how many it knows."""
     steps: int
     loss: float
     """Nats a token, of the last lesson taken."""

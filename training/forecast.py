@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import statistics
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -140,7 +141,7 @@ def tokens(recipe: Recipe, size: Size, plays: Sequence[Play]) -> Tokens:
     gold = {play.env: play.tokens for play in plays if not play.problem}
     beside = recipe.ptx.sequences if recipe.ptx else {}
     known = beside.keys() <= gold.keys()
-    evaluations = 1 + recipe.steps // recipe.score.every
+    evaluations = 1 + math.ceil(recipe.steps / recipe.score.every)
     return Tokens(
         attempts=attempts,
         most_sampled=most,

@@ -100,7 +100,7 @@ class PooledSampler:
         self.name = "+".join(sampler.name for sampler in samplers)
         self.context = 0
         self.options = options
-        self.mix = Mix(stale=ratio_at(options, 0) if options.depth else 0.0)
+        self.mix = Mix(stale=ratio_at(options, 0))
         self.serving = (Served(version=0, folder=str(base)),) * len(samplers)
         self._samplers = tuple(samplers)
         self._seconds = seconds
@@ -134,9 +134,8 @@ class PooledSampler:
     async def release(self, episode: str) -> None:
         """Forget an episode in every pool that it was in."""
         known = self._episodes.pop(episode, None)
-        for pool in sorted(known.pools) if known else ():
-            async with _within(CLOSE_SECONDS, "releasing an episode", ModelError):
-                await self._samplers[pool].release(episode)
+        releases = [self._samplers[pool].release(episode) for pool in sorted(known.pools)] if known else []
+        await _together(releases, CLOSE_SECONDS, "releasing an episode", ModelError)
 
     async def update(self, weights: Json, version: int, refresh: Refresh = "recompute_kv") -> None:
         """Serve new weights in the current pool, and refresh the stale ones where it is time."""
@@ -219,7 +218,9 @@ def share_of(mix: Mix) -> float:
 
 
 def ratio_at(options: PoolOptions, version: int) -> float:
-    """Return the stale share that the schedule has for a version."""
+    """Return the stale share that the schedule has for a version; none where there is no stale pool."""
+    if not options.depth:
+        return 0.0
     return next((ratio for start, ratio in reversed(options.schedule) if start <= version), options.stale_ratio)
 
 
@@ -236,7 +237,7 @@ def adapted(mix: Mix, options: PoolOptions, version: int, ess: float, advantages
     low = mix.low + 1 if ess < options.ess_floor else 0
     values = _running(mix.values, advantages, options.rate)
     stale = ratio_at(options, version)
-    if options.weighting == "ess":
+    if options.weighting == "ess" and options.depth:
         stale = _bounded(mix.stale * math.exp(options.rate * (ess - options.ess_target)), options)
     elif options.weighting == "bandit" and len(values) > 1:
         stale = _bounded(bandit(stale, values), options)
@@ -274,9 +275,11 @@ def _bounded(share: float, options: PoolOptions) -> float:
     return max(options.least_stale, min(options.most_stale, share))
 
 
-async def _together(calls: Sequence[Awaitable[Any]], seconds: float, what: str) -> None:
-    """Await all, whatever becomes of each, and raise the first failure."""
-    async with _within(seconds, what, Overdue):
+async def _together(
+    calls: Sequence[Awaitable[Any]], seconds: float, what: str, kind: type[HarnessError] = Overdue
+) -> None:
+    """Await all, whatever becomes of each; raise the first failure, and one of that kind where it takes too long."""
+    async with _within(seconds, what, kind):
         outcomes = await asyncio.gather(*calls, return_exceptions=True)
     for outcome in outcomes:
         if isinstance(outcome, BaseException):

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
+import inspect
 import sys
 import threading
 import time
@@ -153,6 +155,8 @@ def task_stacks(loop: asyncio.AbstractEventLoop | None = None) -> Iterator[str]:
 def await_chain(awaited: Any) -> Iterator[FrameType]:
     """Yield the frames of a suspended coroutine, outermost first."""
     for _ in range(MOST_AWAITS):
+        if type(awaited).__name__ == "async_generator_asend":  # has no name for the generator whose next value it is
+            awaited = next(each for each in gc.get_referents(awaited) if inspect.isasyncgen(each))
         frame = getattr(awaited, "cr_frame", None) or getattr(awaited, "ag_frame", None) or _generator_frame(awaited)
         if frame is None:
             return

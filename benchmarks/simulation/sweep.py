@@ -1,8 +1,9 @@
 """Which simulations there are to run, which are done, and which way of training is the best in its kind.
 
-Decided here: every way is tuned at every setting: its part of the GPUs on three values and then around the best of
-them, synchronous and asynchronous training also in how many groups are under way. What is to run follows from what is
-done, so a sweep that was stopped goes on; each result is a line, appended as it comes.
+Decided here: one-step-off and asynchronous training are tuned at every setting in their part of the GPUs, on three
+values and then around the best of them; asynchronous and synchronous also in how many groups are under way, and
+synchronous with the GPUs in turns or in halves. What is to run follows from what is done, so a sweep that was stopped
+goes on; each result is a line, appended as it comes.
 """
 
 from __future__ import annotations

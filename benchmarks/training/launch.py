@@ -2,7 +2,7 @@
 
 Trains, or does what a control does, then scores what came of it by `harness eval`; `outcome.json` beside the job is
 written last, and whole. A training run that was interrupted goes on from its last checkpoint, a warm start from where
-it stood; anything else begins anew.
+it stood unless it was being scored; anything else begins anew.
 """
 
 from __future__ import annotations

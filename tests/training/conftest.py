@@ -9,6 +9,15 @@ from pathlib import Path
 import pytest
 
 
+@pytest.fixture(autouse=True)
+def _nothing_fails_in_silence(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
+    """Fail where a task of the event loop failed and nobody asked why."""
+    yield
+    failed = [each for each in caplog.get_records("call") if each.name == "asyncio" and each.exc_info]
+    silent = [each.getMessage() for each in failed if not isinstance(each.exc_info[1], KeyboardInterrupt)]
+    assert not silent, silent
+
+
 @pytest.fixture(scope="session")
 def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return the folder of a model with random weights."""

@@ -24,14 +24,15 @@ class Lottery:
     turn_limit: int | None = None
     max_sessions: int | None = None
 
-    def __init__(self) -> None:
+    def __init__(self, held_out: int = 0) -> None:
         self.workers = Workers(2)
+        self.held_out = held_out
 
     def splits(self) -> Mapping[str, str]:
-        return {"train": "endless"}
+        return {"train": "endless", **({"test": "the first ones of them"} if self.held_out else {})}
 
     def tasks(self, split: str) -> Iterator[Task]:
-        for number in itertools.count():
+        for number in range(self.held_out) if split == "test" else itertools.count():
             data = {"number": number}
             yield Task(
                 id=f"{NAME}-{number}", env=NAME, split=split, group="draw", instruction=f"Say anything to {number}.",
@@ -89,4 +90,4 @@ class Draw:
 
 
 def make(options: EnvOptions) -> Lottery:
-    return Lottery()
+    return Lottery(**options.settings)  # type: ignore[arg-type]

@@ -22,6 +22,10 @@ def test_seq_mean_weighs_attempts_alike() -> None:
     assert aggregation.seq_mean(THREE) == pytest.approx([1 / 30, 1 / 90, 1 / 480])
 
 
+def test_an_attempt_without_tokens_is_no_part_of_a_mean() -> None:
+    assert aggregation.seq_mean([Sequence("db", 0), Sequence("db", 10)]) == [0.0, 0.1]
+
+
 def test_dr_grpo_divides_by_a_constant() -> None:
     assert aggregation.dr_grpo(THREE, longest=1000) == [1 / 3000] * 3
 

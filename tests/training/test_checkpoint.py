@@ -14,7 +14,7 @@ import pytest
 
 from harness.errors import SetupError, StorageError
 from tests.training.players import group
-from training import checkpoint, curriculum, weights
+from training import checkpoint, curriculum, disk, weights
 from training.buffer import Spent, encode
 from training.checkpoint import State
 from training.curriculum import CurriculumOptions
@@ -87,6 +87,26 @@ def test_what_was_saved_is_what_is_read(tmp_path: Path) -> None:
     assert len(buffer) == 2 and 4 in buffer.spent and 3 not in buffer.spent
 
 
+def test_all_of_it_is_on_disk_before_it_has_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    done: list[str] = []
+    sync, rename = disk.sync, Path.rename
+
+    def synced(path: Path) -> None:
+        done.append(path.name)
+        sync(path)
+
+    def renamed(path: Path, target: Path) -> Path:
+        done.append(f"-> {target.name}")
+        return rename(path, target)
+
+    monkeypatch.setattr(disk, "sync", synced)
+    monkeypatch.setattr(Path, "rename", renamed)
+    folder = save(tmp_path, 1)
+    before, after = done[: done.index(f"-> {folder.name}")], done[done.index(f"-> {folder.name}") :]
+    assert {path.name for path in folder.rglob("*")} <= set(before)
+    assert "checkpoints" in after, "the folder that holds the new name"
+
+
 def test_a_checkpoint_outlives_the_snapshots_it_was_made_of(tmp_path: Path) -> None:
     folder = save(tmp_path, 3)
     assert len(weights.prune(tmp_path / "snapshots", keep=[])) == 2
@@ -96,6 +116,21 @@ def test_a_checkpoint_outlives_the_snapshots_it_was_made_of(tmp_path: Path) -> N
 def test_another_recipe_does_not_take_it_up(tmp_path: Path) -> None:
     with pytest.raises(SetupError, match="is of another recipe: resume with the recipe that the run has"):
         checkpoint.read(save(tmp_path, 1), "r2")
+
+
+def test_a_list_of_its_files_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    folder = save(tmp_path, 1)
+    path = folder / "manifest.json"
+    path.write_bytes(path.read_bytes()[:-1])
+    with pytest.raises(SetupError, match=r"manifest\.json"):
+        checkpoint.read(folder, RECIPE)
+
+
+def test_one_of_another_format_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = save(tmp_path, 1)
+    monkeypatch.setattr(checkpoint, "FORMAT", checkpoint.FORMAT + 1)
+    with pytest.raises(SetupError, match=r"has checkpoint format \d+, this version reads \d+: use the version that"):
+        checkpoint.read(folder, RECIPE)
 
 
 @pytest.mark.parametrize("name", ["state.json", "buffer.bin", "learner/learner.pt", "pools/0/model.safetensors"])

@@ -16,12 +16,13 @@ import pytest
 
 pytest.importorskip("transformers", reason="needs transformers: pip install -e '.[local]'")
 
+from envs.alfworld.env import AlfworldEnv
 from harness import registry
 from harness.config import LocalOptions
 from harness.core import EnvOptions, Limits, Score, Trajectory
 from harness.errors import ModelError, SetupError, StorageError
 from harness.models.local import LocalModel, load_tokenizer
-from harness.models.sampler import Request
+from harness.models.sampler import Request, Sampled
 from tests.training.players import Dicing, tokenizer_folder
 from training import counts, staleness
 from training import curriculum as choosing
@@ -277,6 +278,41 @@ async def test_a_group_that_keeps_failing_is_dropped_and_its_capacity_given_back
     assert 0 in stage.buffer.spent
 
 
+async def test_failures_with_success_between_them_do_not_end_the_run(folder: Path) -> None:
+    options = msgspec.structs.replace(QUICK, retries=0, most_failed=2)
+    stage = Stage(folder, options=options, pools=PoolOptions(depth=0), most=1)
+
+    def every_other(request: Request) -> None:
+        if int(request.episode.split("/")[0].removeprefix("group-")) % 2 == 0:
+            raise ModelError("the engine is out of breath")
+
+    stage.engines[0].fault = every_other
+    async with stage.playing() as collector:
+        assert [group.group_id for group in (await collector.batch()).groups] == [1, 3]
+
+
+async def test_no_more_sessions_than_an_environment_has(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(AlfworldEnv, "max_sessions", 1)
+    stage = Stage(folder, pools=PoolOptions(depth=0))
+    stage.engines[0].fault = broken(1)  # an attempt that fails gives its place back, too
+    sample, under_way, most = stage.engines[0].sample, set[str](), []
+
+    async def counted(request: Request) -> Sampled:
+        under_way.add(request.episode)
+        most.append(len(under_way))
+        await asyncio.sleep(0.001)
+        return await sample(request)
+
+    async def release(episode: str) -> None:
+        under_way.discard(episode)
+
+    monkeypatch.setattr(stage.engines[0], "sample", counted)
+    monkeypatch.setattr(stage.engines[0], "release", release)
+    async with stage.playing() as collector, asyncio.timeout(60):
+        await collector.batch()
+    assert max(most) == 1
+
+
 async def no_number(session: object) -> Score:
     return Score(value=float("nan"))
 
@@ -367,7 +403,7 @@ async def test_groups_that_say_nothing_are_played_for_again_within_a_bound(folde
 
 
 async def test_a_group_that_takes_too_long_is_dropped_with_a_report(folder: Path) -> None:
-    options = msgspec.structs.replace(QUICK, group_seconds=0.4)
+    options = msgspec.structs.replace(QUICK, group_seconds=2)
     stage = Stage(folder, options=options, pools=PoolOptions(depth=0), most=1)
     hung = asyncio.Event()
     sample = stage.engines[0].sample
@@ -384,12 +420,12 @@ async def test_a_group_that_takes_too_long_is_dropped_with_a_report(folder: Path
         assert 0 not in [group.group_id for group in batch.groups]
         assert collector.metrics()["drop/alfworld/overdue"] >= 1
     text = stage.out.getvalue()
-    assert "group 0 of alfworld took more than 0.4 seconds" in text
+    assert "group 0 of alfworld took more than 2 seconds" in text
     assert "hang_once" in text and "queue groups running: 1" in text
 
 
 async def test_a_learner_that_waits_in_vain_and_a_collector_without_capacity_end_with_a_report(folder: Path) -> None:
-    options = msgspec.structs.replace(QUICK, batch_seconds=1.5)
+    options = msgspec.structs.replace(QUICK, batch_seconds=3)
     stage = Stage(folder, options=options, pools=PoolOptions(depth=0))
     async with stage.playing() as collector:
         await settled(lambda: len(stage.buffer) == B)
@@ -399,7 +435,7 @@ async def test_a_learner_that_waits_in_vain_and_a_collector_without_capacity_end
         with pytest.raises(Overdue, match="waiting for"):
             await collector.batch()
     text = stage.out.getvalue()
-    assert "waiting for capacity to begin a group took more than 1.5 seconds" in text
+    assert "waiting for capacity to begin a group took more than 3 seconds" in text
     assert "queue groups that may begin: 0" in text
 
 

@@ -96,16 +96,15 @@ def test_what_succeeded_may_be_imitated_in_groups_that_always_succeed_too() -> N
     assert found.filtered == {"all_alike": 3}
 
 
-def test_imitation_leaves_the_normalisation_as_it_is() -> None:
-    groups = [making.group([making.attempt(reward) for reward in ONE_OF_FOUR])]
-    always = making.group([making.attempt(1)] * 2, 1)
+def test_what_is_imitated_is_no_part_of_the_normalisation_which_comes_before_what_weighs_less() -> None:
+    groups = [making.group([making.attempt(reward, 20) for reward in ONE_OF_FOUR], number) for number in range(2)]
+    always = making.group([making.attempt(1, 20)] * 2, 2)
     plain = credit.assign(groups, credit.rule_of("dr_grpo"))
-    more = credit.assign([*groups, always], credit.rule_of("dr_grpo"), imitation=0.3)
+    more = credit.assign([*groups, always], credit.rule_of("dr_grpo"), negative=0.1, imitation=0.3)
     assert plain.tasks == more.tasks
-    apart = [
-        float(b.advantages[0] - a.advantages[0]) for (_, a), (_, b) in zip(plain.attempts, more.attempts, strict=False)
-    ]
-    assert apart == pytest.approx([0.3, 0, 0, 0])
+    root = 3**0.5  # of one success in four the advantages are 3/4 and -1/4, with a deviation of √3/4
+    advantages = [float(place.advantages[0]) for _, place in more.attempts]
+    assert advantages == pytest.approx([root + 0.3, *[-0.1 / root] * 3] * 2 + [0.3] * 2)
 
 
 @given(st.lists(st.lists(st.integers(0, 1), min_size=2, max_size=8), min_size=1, max_size=4), st.integers(1, 3))

@@ -6,14 +6,21 @@ The loss uses token-level, truncated weights: their gradient is biased, and the 
 
 from __future__ import annotations
 
+import math
 from itertools import product
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 
 torch = pytest.importorskip("torch", reason="needs torch: pip install -e '.[train]'")
 
-from training import losses  # noqa: E402 - imports torch
+from harness.core import Tokens  # noqa: E402 - after torch
+from harness.dice import Dice  # noqa: E402
+from harness.models.sampler import Request, Sampled  # noqa: E402
+from tests.training.players import Dicing  # noqa: E402
+from training import losses, samples  # noqa: E402
+from training.policies import PooledSampler, PoolOptions, pool_of  # noqa: E402
 
 CURRENT, STALE, TARGET = {"a": 0.7, "b": 0.3}, {"a": 0.4, "b": 0.6}, {"a": 0.8, "b": 0.2}
 POOLS = ((0.75, CURRENT), (0.25, STALE))
@@ -157,3 +164,47 @@ def test_golden_effective_sample_size() -> None:
     from training.learner import report
 
     assert report.ess(np.array([0.5, 1.0, 1.0, 2.0])) == pytest.approx(0.81)
+
+
+class Toy(Dicing):
+    """An engine that says 0 for "a" and 1 for "b"."""
+
+    def __init__(self, name: str, chances: dict[str, float]) -> None:
+        super().__init__(name)
+        self.chances = chances
+
+    async def sample(self, request: Request) -> Sampled:
+        action = "a" if Dice("toy", request.seed).chance(self.chances["a"]) else "b"
+        said = (int(action == "b"),), (math.log(self.chances[action]),)
+        return Sampled(ids=said[0], logprobs=said[1], versions=(0,), finish="stop", engine=self.name)
+
+
+async def test_what_the_pools_sample_has_the_true_value_under_its_own_logprobs() -> None:
+    sampler = PooledSampler(
+        [Toy("current", CURRENT), Toy("stale", STALE)], PoolOptions(stale_ratio=POOLS[1][0]), Path("base")
+    )
+    own = current = 0.0
+    episodes = 10_000
+    for number in range(episodes):
+        turns, prompt = [], (9,)
+        for turn in range(2):
+            asked = Request(episode=str(number), prompt_ids=prompt, max_tokens=1, seed=2 * number + turn)
+            one = await sampler.sample(asked)
+            turns.append(
+                Tokens(
+                    prompt_ids=prompt, sampled_ids=one.ids, logprobs=one.logprobs, versions=one.versions, mask=(True,),
+                    engine=one.engine, temperature=1.0,
+                )
+            )  # fmt: skip
+            prompt += one.ids
+        await sampler.release(str(number))
+        (segment,) = samples.segments(turns, pool_of)
+        actions = "".join("ab"[each] for each in segment.ids[segment.mask])
+        assert segment.logprobs[segment.mask] == pytest.approx(
+            [math.log((CURRENT, STALE)[pool][a]) for pool, a in zip(segment.pools[segment.mask], actions, strict=True)]
+        )
+        aimed = math.prod(TARGET[action] for action in actions) * REWARDS[actions]
+        own += aimed / math.exp(segment.logprobs[segment.mask].sum()) / episodes
+        current += aimed / math.prod(CURRENT[action] for action in actions) / episodes
+    assert own == pytest.approx(WORTH, abs=0.03)  # its standard error is 0.007
+    assert current == pytest.approx(0.6173, abs=0.03), "as if all were the current pool's"

@@ -158,11 +158,22 @@ def test_what_was_under_way_is_owed() -> None:
     assert [choice.group_id for choice in choosing.owed(state, [played(state.choice(2))])] == [1, 3]
 
 
+def test_the_tasks_that_are_remembered_are_those_played_last() -> None:
+    options = CurriculumOptions(most_tasks=2)
+    state = choosing.begin(["odd"], options)
+    for _ in range(4):
+        state, choice = choosing.choose(state, options, 0)
+        state = choosing.trained(state, options, [played(choice)])
+    assert [task.index for task in state.envs["odd"].tasks] == [2, 3]
+
+
 def test_the_seed_of_an_attempt_is_that_of_its_group_and_place() -> None:
     choice = Choice(group_id=3, env="odd", index=5)
     seeds = {choosing.episode_seed(0, choice, place) for place in range(8)}
     other = msgspec.structs.replace(choice, group_id=4)
-    assert len(seeds) == 8 and choosing.episode_seed(0, other, 0) not in seeds
+    assert len(seeds) == 8
+    assert choosing.episode_seed(0, other, 0) not in seeds
+    assert choosing.episode_seed(1, choice, 0) not in seeds, "another run plays another way"
 
 
 def task(number: int) -> Task:

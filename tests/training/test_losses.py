@@ -172,3 +172,9 @@ def test_cispo_bounds_the_weight_and_keeps_the_gradient() -> None:
     loss, gradient = policy(0.4, 0.2, correction="bypass", objective="cispo", clip=OLD_CLIP)
     assert loss == pytest.approx(-1.2 * math.log(0.4))
     assert gradient == pytest.approx(-1.2)
+
+
+@pytest.mark.parametrize(("theta", "weight"), [(0.22, 1.1), (0.1, 0.8)])
+def test_cispos_weight_has_no_gradient_and_a_lower_bound(theta: float, weight: float) -> None:
+    found = policy(theta, 0.2, correction="bypass", objective="cispo", clip=OLD_CLIP)
+    assert found == pytest.approx((-weight * math.log(theta), -weight))

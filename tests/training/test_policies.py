@@ -6,6 +6,7 @@ import asyncio
 import time
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -166,6 +167,20 @@ async def test_an_episode_is_released_in_the_pools_it_was_in() -> None:
     assert [engine.released for engine in engines] == [["e", "f"], ["e"], ["e"]]
 
 
+async def test_an_engine_that_fails_to_release_keeps_no_other_from_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    sampler, engines = pooled(PoolOptions(stale_ratio=0.5))
+    for seed in range(12):
+        await sampler.sample(request("e", seed=seed))
+
+    async def refuse(episode: str) -> None:
+        raise ModelError("not now")
+
+    monkeypatch.setattr(engines[0], "release", refuse)
+    with pytest.raises(ModelError, match="not now"):
+        await sampler.release("e")
+    assert engines[1].released == ["e"]
+
+
 async def test_all_engines_open_and_close() -> None:
     sampler, engines = pooled(PoolOptions(depth=3))
     await sampler.open()
@@ -204,7 +219,7 @@ async def test_idle_is_the_time_in_which_no_turn_is_sampled() -> None:
     with sampler.busy.work(), sampler.busy.work():
         time.sleep(0.15)
         assert sampler.busy.idle() < 0.5
-    time.sleep(0.05)
+    time.sleep(0.3)
     assert sampler.busy.idle() > 0.9
     assert sampler.busy.idle() == 1.0
 
@@ -230,6 +245,13 @@ def test_a_fixed_share_follows_its_schedule() -> None:
     options = PoolOptions(stale_ratio=0.1, schedule=((5, 0.3), (9, 0.0)))
     assert [policies.ratio_at(options, version) for version in (0, 4, 5, 8, 9, 99)] == [0.1, 0.1, 0.3, 0.3, 0.0, 0.0]
     assert adapted(Mix(stale=0.1), options, 6, 1.0, (0.0, 0.0)).stale == 0.3
+
+
+@pytest.mark.parametrize("weighting", ["fixed", "ess", "bandit"])
+def test_without_a_stale_pool_there_is_no_share_of_it(weighting: Any) -> None:
+    options = PoolOptions(depth=0, weighting=weighting, schedule=((1, 0.5),))
+    assert PooledSampler([Dicing("one")], options, BASE).mix.stale == 0
+    assert adapted(Mix(stale=0.0), options, 1, 1.0, (0.5,)).stale == 0
 
 
 def test_the_share_follows_the_effective_sample_size() -> None:

@@ -17,10 +17,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from harness.errors import SetupError
+from harness.errors import HarnessError, SetupError
 from harness.models.sampler import Request
 from tests.training.held import Held, Hung, Tellers, unloadable
 from training.process.engine import Engine
+from training.process.kept import Kept
 from training.process.options import ProcessOptions
 from training.process.parent import Caller, Here, Lost, Process, unless_gone
 from training.watch import Overdue, Watch
@@ -270,6 +271,43 @@ async def test_an_engine_that_dies_is_started_again_with_what_each_pool_served(t
     assert all(gone(pid) for pid in telling.pids)
     with pytest.raises(Lost, match="closed"):
         await telling.engine.samplers[0].sample(turn("e"))
+
+
+class Callee:
+    """What a start has come to."""
+
+    def __init__(self) -> None:
+        self.error: HarnessError | None = None
+        self.closed = False
+
+    async def close(self) -> None:
+        self.closed = True
+
+
+@pytest.mark.parametrize("how", ["closed", "failed", "cancelled"])
+async def test_what_does_not_start_to_its_end_is_ended(how: str) -> None:
+    callee, loading, loaded = Callee(), asyncio.Event(), asyncio.Event()
+
+    async def begin() -> Any:
+        return callee
+
+    async def load(_: Caller) -> None:
+        loading.set()
+        await loaded.wait()
+        if how == "failed":
+            raise SetupError("these weights are not for it")
+
+    kept = Kept("the engine", begin, load, ProcessOptions(), lambda line: None)
+    starting = asyncio.create_task(kept.running())
+    await loading.wait()
+    if how == "closed":
+        await kept.close()
+    elif how == "cancelled":
+        starting.cancel()
+    loaded.set()
+    with pytest.raises({"closed": Lost, "failed": SetupError, "cancelled": asyncio.CancelledError}[how]):
+        await starting
+    assert callee.closed
 
 
 async def test_an_engine_that_dies_of_its_weights_ends_after_so_many_tries(tmp_path: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -197,6 +199,16 @@ def test_dropped_tokens_leave_the_factors_of_the_others() -> None:
     assert [sample.coefficient for sample in whole] == [sample.coefficient for sample in kept] == [1 / 40] * 2
     assert [int(sample.kept.sum()) for sample in kept] == [0, 30]
     assert [set(sample.advantages[sample.segment.mask].tolist()) for sample in kept] == [{0.5}, {-0.5}]
+
+
+def test_a_turns_tokens_have_that_turns_advantage() -> None:
+    short = replace(making.attempt(1), anchors=("asked",))
+    long = replace(making.attempt(1), segments=(making.segment([2, 3]),), turns=2, anchors=("asked", "lost"))
+    found = credit.assign([making.group([short, long])], credit.rule_of("gigpo"), floors=None)
+    (_, first), (_, second) = found.attempts
+    assert first.advantages[0] == -second.advantages[0] != 0 == second.advantages[1], "each group by its own"
+    made = samples.make(found, aggregation.token_mean)[1]
+    assert made.advantages[made.segment.mask] == pytest.approx([second.advantages[0]] * 2 + [0.0] * 3)
 
 
 def test_an_attempt_that_others_weigh_for_is_counted_and_not_trained_on() -> None:

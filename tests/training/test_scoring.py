@@ -58,6 +58,29 @@ async def test_a_run_that_is_bound_to_one_core_scores_one_at_once() -> None:
         os.sched_setaffinity(0, before)
 
 
+@pytest.mark.parametrize("end", ["its deadline", "the run's end"])
+async def test_an_evaluation_is_ended_with_its_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, end: str
+) -> None:
+    up = tmp_path / "up"
+    lasting = f"import os, time; open({str(up)!r}, 'w').write(str(os.getpid()) + '\\n'); time.sleep(600)"
+    monkeypatch.setattr(scoring, "EVALUATE", lasting)
+    score = {"seconds": 5 if end == "its deadline" else 600}
+    said: list[str] = []
+    one = Scoring(
+        recipes.made({"name": "r", "envs": {"db": {}}, "steps": 1, "score": score}, "r"), tmp_path, said.append
+    )
+    one.begin(1, tmp_path)
+    async with asyncio.timeout(60):
+        while not (up.exists() and up.read_text().endswith("\n")):
+            await asyncio.sleep(0.02)
+        await (one.wait() if end == "its deadline" else one.close())
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(up.read_text()), 0)
+    told = "".join(said)
+    assert ("took longer than 5 seconds: give score.seconds more" in told) is (end == "its deadline")
+
+
 async def test_one_that_fails_ends_the_others_and_is_heard() -> None:
     ended = asyncio.Event()
 

@@ -15,9 +15,10 @@ pytest.importorskip("torch", reason="needs torch: pip install -e '.[train]'")
 pytest.importorskip("transformers", reason="needs transformers: pip install -e '.[train]'")
 
 from harness import registry
-from harness.core import EnvOptions
+from harness.core import EnvOptions, Task
 from harness.models.hf.engine import TransformersSampler
 from harness.models.local import LocalModel
+from tests.training import lottery
 from tests.training.driver import Unscored
 from training import checkpoint, credit, curriculum, learner, run, samples, weights
 from training import recipe as recipes
@@ -35,7 +36,7 @@ def wanted(**above: Any) -> Recipe:
     values = {
         "name": "exact", "envs": {LOTTERY: {}}, "steps": 4, "groups": 3, "running": 6, "eta": 0, "seed": 5,
         "collect": {"group_size": 4}, "pools": {"depth": 0, "stale_ratio": 0.0}, "processes": False,
-        "learner": {"lr": 1e-3, "minibatches": 2, "device": "cpu", "deterministic": True},
+        "checkpoint_every": 1, "learner": {"lr": 1e-3, "minibatches": 2, "device": "cpu", "deterministic": True},
         "engine": {"dtype": "float32", "device": "cpu", "batch": 1, "answer_tokens": 6},
         "log": {"tensorboard": False}, **above,
     }  # fmt: skip
@@ -108,6 +109,25 @@ def test_without_staleness_it_is_synchronous_grpo_bit_for_bit(
     last = asyncio.run(run.trained(recipe, tmp_path / "run", base, {}, Unscored(), resume=False))
     assert weights.read(last).digest == expected
     assert weights.read(last).digest != weights.weights_digest(base), "something was learnt"
+    kept = checkpoint.steps(tmp_path / "run" / checkpoint.FOLDER)
+    assert [each.name for each in kept] == ["step-000003", "step-000004"], "what nobody needs is removed"
+    assert [each.name[:7] for each in (tmp_path / "run" / "snapshots").iterdir()] == ["v000004"]
+
+
+async def test_no_task_that_a_held_out_split_has_is_trained_on(
+    base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    played: list[str] = []
+
+    def session(env: lottery.Lottery, task: Task) -> lottery.Draw:
+        played.append(task.id)
+        return lottery.Draw(task, env.workers)
+
+    monkeypatch.setattr(lottery.Lottery, "session", session)
+    recipe = wanted(envs={LOTTERY: {"held_out": 2}}, steps=1, curriculum={"first": 0})
+    await run.trained(recipe, tmp_path, base, {}, Unscored(), resume=False)
+    assert set(played) >= {"lottery-2", "lottery-3", "lottery-4"}
+    assert not {"lottery-0", "lottery-1"} & set(played)
 
 
 @pytest.mark.timeout(300)

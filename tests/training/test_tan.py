@@ -46,16 +46,6 @@ def test_a_task_may_rescale_its_rewards(spread: list[tuple[float, int]], scale: 
     assert plain(values * scale + shift, tokens) == pytest.approx(plain(values, tokens), abs=1e-6)
 
 
-@given(SPREADS, st.integers(1, 4))
-def test_any_split_gives_the_same_moments(spread: list[tuple[float, int]], parts: int) -> None:
-    values, tokens = np.array([v for v, _ in spread]), np.array([float(n) for _, n in spread])
-    whole = tan.moments(values, tokens)
-    split = tan.merge(tan.moments(values[part::parts], tokens[part::parts]) for part in range(parts))
-    assert split.tokens == whole.tokens
-    assert split.mean == pytest.approx(whole.mean, abs=1e-12)
-    assert split.sigma == pytest.approx(whole.sigma, abs=1e-9)
-
-
 def test_pitfall_zero_variance_groups_would_get_an_advantage() -> None:
     values, tokens = np.array([1.0, -1.0, 0.0]), np.array([10.0, 30.0, 60.0])
     assert plain(values, tokens) == pytest.approx([2, -4 / 3, 1 / 3])
@@ -96,5 +86,13 @@ def test_no_spread_at_all_leaves_advantages_as_they_are() -> None:
 
 
 def test_no_token_has_no_moments() -> None:
-    assert tan.moments(np.array([]), np.array([])) == tan.merge([]) == tan.Moments()
+    assert tan.moments(np.array([]), np.array([])) == tan.Moments()
     assert tan.Moments().sigma == 0
+
+
+def test_floors_hold_below_them_alone_and_both_sides_are_clipped() -> None:
+    found = tan.moments(VALUES, TOKENS)
+    for floors, same in ((Floors(tokens=40, groups=2), False), (Floors(tokens=41), True), (Floors(groups=3), True)):
+        assert np.array_equal(tan.normalise(VALUES, found, 2, floors), VALUES) is same
+    rare = np.array([0.0, -1.0])
+    assert tan.normalise(rare, tan.moments(rare, np.array([9999.0, 1.0])), 9, Floors(sigma=0.0))[1] == -5.0

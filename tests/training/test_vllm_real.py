@@ -22,10 +22,9 @@ pytest.importorskip("transformers", reason="needs transformers: pip install -e '
 from harness.models.vllm import launch
 from tests.models.test_vllm_real import gone_within, processes
 from tests.nodes import Nodes
-from tests.training.test_kill import Driven, base, command_of, descendants, gone, wanted
+from tests.training.test_kill import Driven, command_of, descendants, gone, wanted
 from training.recipe import Recipe
 
-__all__ = ["base"]
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.timeout(1800),

@@ -106,17 +106,17 @@ async def test_a_blocked_event_loop_is_reported_while_it_is_blocked() -> None:
     out = io.StringIO()
     watch = Watch(out)
     waiting = asyncio.create_task(outer_wait(), name="bystander")
-    async with watch.heartbeat(blocked_seconds=0.4):
+    async with watch.heartbeat(blocked_seconds=1):
         await asyncio.sleep(0.3)
-        block(1.2)
+        block(2.2)
         told = out.getvalue()
         await asyncio.sleep(0.3)
         lags = watch.lags()
     waiting.cancel()
-    assert told.count("the event loop has not moved for 0.4 seconds") == 1
+    assert told.count("the event loop has not moved for 1 seconds") == 1
     assert "in block" in told, "what blocks it"
     assert "task bystander" in told and "in inner_wait" in told
-    assert max(lags) > 0.7
+    assert max(lags) > 1.5
     assert not watch.lags()
 
 
@@ -146,7 +146,7 @@ async def test_a_chain_goes_through_generators() -> None:
     await asyncio.sleep(0)
     names = [frame.f_code.co_name for frame in await_chain(task.get_coro())]
     task.cancel()
-    assert names[0] == "consume"
+    assert names == ["consume", "numbers", "sleep"]
 
 
 HEALTHY: dict[str, float] = {

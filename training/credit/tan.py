@@ -1,15 +1,13 @@
 """Task advantage normalisation (AgentRL 2510.04206, eq. 1), with floors.
 
 A task of the paper is an environment here: it asks that advantages of each have mean 0 and variance 1 over its tokens.
-Decided here: the population's variance; moments in double precision, by parts that can be merged (Chan's formula), so
-that any split over ranks gives the same; and the bounds without which a rare task explodes.
+Decided here: the population's variance; moments in double precision, in two passes, over the whole batch before any of
+it is split over ranks and micro-batches; and the bounds without which a rare task explodes.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
-from functools import reduce
 from typing import NamedTuple
 
 import numpy as np
@@ -56,20 +54,6 @@ def moments(values: Doubles, tokens: Doubles) -> Moments:
         return Moments()
     mean = float((values * tokens).sum() / count)
     return Moments(count, mean, float((tokens * (values - mean) ** 2).sum()))
-
-
-def merge(parts: Iterable[Moments]) -> Moments:
-    """Return the moments of all parts together."""
-    return reduce(_merged, parts, Moments())
-
-
-def _merged(one: Moments, other: Moments) -> Moments:
-    count = one.tokens + other.tokens
-    if not count:
-        return Moments()
-    apart = other.mean - one.mean
-    mean = one.mean + apart * other.tokens / count
-    return Moments(count, mean, one.squares + other.squares + apart**2 * one.tokens * other.tokens / count)
 
 
 def normalise(values: Doubles, found: Moments, groups: int, floors: Floors = FLOORS) -> Doubles:

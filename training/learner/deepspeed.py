@@ -1,8 +1,8 @@
-"""The learner's backend on DeepSpeed: ZeRO-2 or ZeRO-3 over as many processes as the launcher started.
+"""The learner's backend on DeepSpeed: ZeRO-2 or ZeRO-3 over as many processes as were started together.
 
 Decided here: only how gradients and optimizer state are spread. The loss, its factors and the micro-batches come from
 `update`, as with any backend; DeepSpeed takes the mean over ranks, so each rank's part is multiplied by their number.
-Start it with `torchrun` or `deepspeed`; on a machine without a GPU the processes talk by gloo.
+On a machine without a GPU the processes talk by gloo.
 """
 
 from __future__ import annotations

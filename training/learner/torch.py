@@ -1,7 +1,8 @@
 """The learner's backend on plain torch: one process with a CPU or a GPU, or several that share the micro-batches.
 
-Decided here: weights and optimizer are float32; under `bfloat16` only the passes are not. Where a process group is
-initialised, each rank holds the whole model, and the gradients are summed once, before the step.
+Decided here: what is trained is float32, with its optimizer; under `bfloat16` the passes are not, nor weights that stay
+as they are. Where a process group is initialised, each rank holds the whole model, and the gradients are summed once,
+before the step.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ MATRIX = 2
 
 
 class TorchBackend:
-    """A model, its gradients and AdamW."""
+    """A model, its gradients and its optimizers."""
 
     def __init__(self, folder: Path, options: LearnerOptions) -> None:
         if options.deterministic:

@@ -77,6 +77,8 @@ class Kept:
             self._caller, caller = None, await self._begin()
             try:
                 await self._load(caller)
+                if self._closed:  # while it started
+                    raise Lost(f"{self._name} is closed")
             except BaseException:
                 await caller.close()
                 raise

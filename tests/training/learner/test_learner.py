@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -17,9 +18,10 @@ from harness.errors import SetupError
 from harness.models.hf.engine import pretrained
 from tests.training import making
 from tests.training.learner import models
-from training import learner, machine
+from training import learner, losses, machine, packing
 from training import recipe as recipes
-from training.learner.options import LearnerOptions
+from training.learner import update
+from training.learner.options import LearnerOptions, LossOptions
 from training.learner.update import Learner
 from training.values import Sample
 
@@ -244,6 +246,17 @@ def test_the_learning_rate_falls_to_a_tenth_at_the_last_update(nano: Path) -> No
     assert [*rates(models.make(nano, lr=1.0, schedule="cosine"), (0, 9))] == [1.0, 1.0], "until nobody knows when"
 
 
+def test_the_rate_and_the_clip_reach_the_optimizer(nano: Path) -> None:
+    def moved(**options: Any) -> float:
+        one = models.make(nano, lr=1e-2, **options)
+        before = models.weights(one)
+        one.update(SAMPLES, 0)
+        return max(float((one.weights()[name] - each).abs().max()) for name, each in before.items())
+
+    assert moved(warmup=99) == pytest.approx(1e-4, rel=0.02), "AdamW's first step is as large as its rate"
+    assert moved(grad_clip=1e-12) < 1e-5 < 5e-3 < moved(), "of a gradient below its epsilon nothing moves"
+
+
 def test_nothing_to_train_on_changes_nothing(nano: Path) -> None:
     one = models.make(nano)
     before = models.weights(one)
@@ -325,11 +338,60 @@ def test_a_cpu_without_bfloat16_computes_in_float32(nano: Path, monkeypatch: pyt
     assert all(alike) is not has
 
 
-def test_log_linear_prox_needs_no_pass_and_learns(nano: Path) -> None:
-    own = models.played(models.make(nano), SAMPLES)
-    metrics = updated(nano, own, 1, prox="log_linear", correction="decoupled")[0]
-    exact = updated(nano, own, 1, prox="recompute", correction="decoupled")[0]
-    assert metrics["loss"] == pytest.approx(exact["loss"], rel=1e-5)
+@pytest.mark.parametrize(("prox", "passes"), [("log_linear", 1), ("recompute", 2)])
+def test_log_linear_prox_needs_no_pass_and_is_between_the_versions_of_the_update(
+    nano: Path, prox: str, passes: int
+) -> None:
+    one = models.make(nano, prox=prox, correction="decoupled", micro_tokens=100_000)
+    with (
+        mock.patch.object(losses, "log_linear", wraps=losses.log_linear) as between,
+        mock.patch.object(one.backend, "logprobs", wraps=one.backend.logprobs) as computed,
+    ):
+        one.update(SAMPLES, 2)
+    assert computed.call_count == passes
+    assert [call.args[3:] for call in between.call_args_list] == ([(2, 3)] if prox == "log_linear" else [])
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"clip_low": 0.05},
+        {"clip_high": 0.6},
+        {"dual_clip": 1.1},
+        {"cap": 1.2},
+        {"objective": "gspo"},
+        {"objective": "cispo"},
+        {"correction": "decoupled"},
+        {"correction": "bypass"},
+        {"correction": "masked"},
+        {"correction": "masked", "band": (0.9, 1.1)},
+        {"veto": (0.9, 1.1)},
+    ],
+)
+def test_each_option_of_the_loss_reaches_it(changed: dict[str, Any]) -> None:
+    signed = [replace(each, advantages=each.advantages * (-1) ** place) for place, each in enumerate(SAMPLES)]
+    rows = packing.rows(packing.plan(signed, 100_000, False)[0], False)
+    behaviour = torch.from_numpy(rows.tokens.logprobs)
+    steps = torch.arange(len(behaviour))
+    prox, new = behaviour + 0.9 * torch.sin(steps * 1.3), behaviour + 1.3 * torch.sin(steps * 0.7)
+    bounds = {"clip_low": "low", "clip_high": "high", "dual_clip": "dual"}
+    wanted = losses.policy(
+        new,
+        behaviour,
+        torch.from_numpy(rows.tokens.advantages),
+        torch.from_numpy(rows.tokens.turns),
+        prox=prox,
+        clip=losses.CLIP._replace(**{bounds[name]: value for name, value in changed.items() if name in bounds}),
+        **{name: value for name, value in changed.items() if name not in bounds},
+    ).loss
+    found = update.policy_terms(LossOptions(**changed), new, behaviour, rows, prox).loss
+    assert torch.equal(found, wanted)
+    assert not torch.equal(found, update.policy_terms(LossOptions(), new, behaviour, rows, prox).loss)
+
+
+def test_the_divergence_may_go_without_the_weight_of_what_was_sampled_by_others(nano: Path) -> None:
+    weighed, plain = (updated(nano, kl=1.0, kl_weighted=each, epochs=2, lr=1e-2)[0]["loss"] for each in (True, False))
+    assert weighed != pytest.approx(plain, rel=1e-3)
 
 
 def test_the_divergence_from_the_start_holds_the_weights_back(nano: Path) -> None:
@@ -369,6 +431,23 @@ def test_the_report_tells_lags_pools_and_tasks_apart(nano: Path) -> None:
     shares = [metrics[f"task/{env}/loss_share"] for env in ("alfworld", "db")]
     assert sum(shares) == pytest.approx(1)
     assert all(np.isfinite(value) for value in metrics.values())
+
+
+def test_tokens_are_counted_once_in_however_many_epochs(nano: Path) -> None:
+    one, two = updated(nano, lr=1e-2)[0], updated(nano, lr=1e-2, epochs=2)[0]
+    assert (one["steps"], two["steps"]) == (1, 2)
+    for name in ("tokens/trained", "pool/0/tokens", "task/db/trained_tokens"):
+        assert one[name] == two[name] > 0
+    assert two["tokens/computed"] == 2 * one["tokens/computed"]
+    assert abs(two["ppo_kl/first"]) < 1e-6 < abs(two["ppo_kl"]), "the second epoch begins with other weights"
+
+
+def test_what_was_sampled_on_a_cache_of_older_weights_is_reported_apart(nano: Path) -> None:
+    first, *own = models.played(models.make(nano), SAMPLES)
+    mask = first.segment.mask
+    old = replace(first.segment, mixed_kv=mask, logprobs=np.where(mask, first.segment.logprobs - 0.5, 0.0))
+    metrics = updated(nano, [replace(first, segment=old), *own], version=0)[0]
+    assert metrics["mismatch/k3"] < 1e-8 < 0.1 < metrics["mismatch/k3_mixed_kv"]
 
 
 def test_tied_weights_are_given_once(tmp_path: Path) -> None:
