@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from random import Random
+
 import numpy as np
 import pytest
 from hypothesis import assume, given
@@ -44,6 +46,19 @@ def test_a_task_may_rescale_its_rewards(spread: list[tuple[float, int]], scale: 
     values, tokens = np.array([v for v, _ in spread]), np.array([float(n) for _, n in spread])
     assume(tan.moments(values, tokens).sigma > 1e-3)
     assert plain(values * scale + shift, tokens) == pytest.approx(plain(values, tokens), abs=1e-6)
+
+
+@given(SPREADS, st.randoms())
+def test_any_split_gives_the_same_moments(spread: list[tuple[float, int]], random: Random) -> None:
+    cuts = [(value, count, random.randint(0, count)) for value, count in spread]
+    parts = [(value, part) for value, count, cut in cuts for part in (cut, count - cut)]
+    random.shuffle(parts)
+    whole, split = (
+        tan.moments(np.array([v for v, _ in each]), np.array([float(n) for _, n in each])) for each in (spread, parts)
+    )
+    assert split.tokens == whole.tokens
+    assert split.mean == pytest.approx(whole.mean, abs=1e-12)
+    assert split.sigma == pytest.approx(whole.sigma, abs=1e-9)
 
 
 def test_pitfall_zero_variance_groups_would_get_an_advantage() -> None:

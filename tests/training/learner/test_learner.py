@@ -352,6 +352,13 @@ def test_log_linear_prox_needs_no_pass_and_is_between_the_versions_of_the_update
     assert [call.args[3:] for call in between.call_args_list] == ([(2, 3)] if prox == "log_linear" else [])
 
 
+def test_on_policy_log_linear_prox_is_the_recomputed_one(nano: Path) -> None:
+    own = models.played(models.make(nano), SAMPLES)
+    metrics = updated(nano, own, 1, prox="log_linear", correction="decoupled")[0]
+    exact = updated(nano, own, 1, prox="recompute", correction="decoupled")[0]
+    assert metrics["loss"] == pytest.approx(exact["loss"], rel=1e-5)
+
+
 @pytest.mark.parametrize(
     "changed",
     [
