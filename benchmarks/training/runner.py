@@ -1,8 +1,10 @@
 """Runs orders: one process each on cores of its own, one or two at once; a line of results as each ends.
 
-Decided here: what has a line is never run again; what failed is told, leaves no line, and is tried when asked again;
-nothing waits without a bound. Arms that are compared by wall-clock deserve a quiet machine and `--jobs 1`; a line says
-how busy the machine was.
+Decided here: what has a line is never run again, but where its weights are gone and others need them: training keeps
+its first line then, whose seconds and scores stand beside those of its own day and machine, while a warm start takes
+the new one, for its weights are others; what failed is told, leaves no line, and is tried when asked again; nothing
+waits without a bound. Arms that are compared by wall-clock deserve a quiet machine and `--jobs 1`; a line says how busy
+the machine was.
 """
 
 from __future__ import annotations
@@ -169,8 +171,9 @@ class Runner:
         if order.kept:
             disk.copy(folder / BASE, self._kept(order.key))
         with self._writing:
-            results.append(self._results / f"{order.recipe}{results.SUFFIX}", line)
-            self.lines[order.key] = line
+            if order.kind != "train" or order.key not in self.lines:
+                results.append(self._results / f"{order.recipe}{results.SUFFIX}", line)
+                self.lines[order.key] = line
         tidy(folder)
         return line
 

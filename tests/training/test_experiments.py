@@ -62,7 +62,8 @@ if job["kind"] == "warm":
     (place.parent / "base" / "weights").write_text("w")
 assert job["base"] is None or (pathlib.Path(job["base"]) / "weights").read_text() == "w"
 wins = [int((task * 7 + job["seed"]) % 10 < (6 if job["kind"] == "train" else 3)) for task in range(job["tasks"])]
-score = {"env": "kg", "split": "test", "temperature": 0.0, "epochs": 1, "successes": wins, "tasks_digest": "d"}
+score = {"env": "kg", "split": "test", "epochs": 1, "successes": wins, "tasks_digest": "d"}
+score["temperature"] = job["temperatures"][0]
 pace = 20.0 if job["above"].get("eta") == 0 else 10.0
 curve = {"seconds": [pace * n for n in range(1, 6)], "samples": [8, 16, 24, 32, 40], "values": [0.1] * 5}
 out = {"seconds": 5 * pace, "sittings": 1, "figures": {"updates": 5}, "scores": [score], "reward": curve}
@@ -289,6 +290,23 @@ def test_a_warm_start_of_all_seeds_is_kept_beside_the_results_and_begun_with_aga
     again = fake(tmp_path)
     assert again.perform(orders.orders(longer, again.lines)) == []
     assert [call.split()[:2] for call in calls(tmp_path)] == [["train", "5"]] * 2, "as on another machine, a year later"
+
+
+def test_training_that_is_made_again_for_its_weights_alone_keeps_its_first_line(tmp_path: Path) -> None:
+    shared = msgspec.structs.replace(SMALL, seeds=(1,), warmed=20)
+    (tmp_path / "work").mkdir()
+    work = fake(tmp_path)
+    assert work.perform(orders.orders(shared, {})) == [] and len(calls(tmp_path)) == 5
+    plain = orders.keys(shared, "plain", {})[1]
+    told = msgspec.structs.replace(work.lines[plain], seconds=7.0, at="2026-01-01T00:00:00+00:00")
+    results.append(tmp_path / "results" / "micro.jsonl", told)
+    shutil.rmtree(tmp_path / "work")
+    (tmp_path / "work").mkdir()
+    sampling = msgspec.structs.replace(shared, arms=(*shared.arms, Arm(name="new", kind="sample", of="plain")))
+    again = fake(tmp_path)
+    assert again.perform(orders.orders(sampling, again.lines)) == []
+    assert [call.split()[0] for call in calls(tmp_path)] == ["train", "sample"], "its weights were gone"
+    assert again.lines[plain] == fake(tmp_path).lines[plain] == told
 
 
 def test_runs_that_began_with_different_weights_are_not_compared() -> None:
