@@ -3,8 +3,9 @@
 `python -m benchmarks training` prints this section from the results on disk and draws its plots; with names of
 experiments after it they are run first (what has a result is not run again), and with `--plan` it says what there is to
 run and how long that takes; docs/experiments.md says how. Success is on held-out test tasks, the mean of the
-environments. Intervals, in brackets, are over seeds and tasks both; in parentheses, and as the band around a curve,
-stands what the seeds span; "detectable" is the difference that such a comparison finds four times in five.
+environments. Intervals, in brackets, are over seeds and tasks both; in parentheses, and as the band around each curve
+(where there are at most five), stands what the seeds span; "detectable" is the difference that such a comparison finds
+four times in five.
 """
 
 from __future__ import annotations

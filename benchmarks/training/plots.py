@@ -28,6 +28,8 @@ SLACK = 20
 """After them: capitals are wider than LETTER."""
 POINTS = 60
 """Of a band."""
+BANDS = 5
+"""As many lie on one another and can be told apart."""
 
 
 class Band(NamedTuple):
@@ -86,7 +88,9 @@ def band(name: str, curves: Sequence[Curve], over: str) -> Band | None:
 
 
 def curves(title: str, x_name: str, y_name: str, bands: Sequence[Band]) -> str:
-    """Draw curves with their bands."""
+    """Draw curves, with their bands where these are few."""
+    if len(bands) > BANDS:
+        bands = [each._replace(low=each.middle, high=each.middle) for each in bands]
     frame = _Frame(
         _ends([x for each in bands for x in each.xs]),
         _ends([y for each in bands for y in (*each.low, *each.high)]),

@@ -456,6 +456,14 @@ def test_tasks_that_are_not_the_same_are_not_compared() -> None:
     assert section._effect(SMALL, story.arms["plain"], changed, 0.0) is None
 
 
+def test_many_curves_are_drawn_without_bands() -> None:
+    curve = Curve(seconds=(1.0, 2.0), samples=(8, 16), values=(0.1, 0.2))
+    wide = Curve(seconds=(1.0, 2.0), samples=(8, 16), values=(0.1, 0.9))
+    found = [plots.band(str(name), (curve, wide), "seconds") for name in range(plots.BANDS + 1)]
+    few, many = (plots.curves("t", "x", "y", [each for each in found[:count] if each]) for count in (1, len(found)))
+    assert ">0.8</text>" in few and ">0.8</text>" not in many, "what is not drawn takes no room"
+
+
 def test_plots_are_whole_pictures(tmp_path: Path) -> None:
     story = told()
     story = msgspec.structs.replace(story, experiment=msgspec.structs.replace(SMALL, by_env=True))
