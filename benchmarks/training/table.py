@@ -137,9 +137,11 @@ GROUPS: dict[str, Any] = {"curriculum": {"over": "groups"}}
 THREE_ENVS: dict[str, Any] = {
     "envs": {"alfworld": ALFWORLD, "kg": KG, "webshop": WEBSHOP},
     "begin": {"tasks": {"alfworld": 2000, "kg": 4000, "webshop": 1000}},
+    "curriculum": {"horizon": {"alfworld": [[0, 20]], "webshop": [[0, 8]]}},
     "credit": "dr_grpo",
 }
-"""WebShop's rewards are parts of 1, and advantages of `dr_grpo` keep the rewards' scale: TAN has something to do."""
+"""WebShop's rewards are parts of 1, and advantages of `dr_grpo` keep the rewards' scale: TAN has something to do. Its
+gold play takes four turns, ALFWorld's attempts are as long as in `tiny`."""
 
 
 def _rates(kind: Kind, recipe: str = "tiny") -> tuple[Arm, ...]:
