@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from harness.core import Value
 from harness.errors import SetupError, StorageError
+from harness.metrics import pass_at_k
 
 FOLDER = Path(__file__).with_name("results")
 SUFFIX = ".jsonl"
@@ -35,10 +36,9 @@ class Scored(Value, frozen=True, kw_only=True):
     tasks_digest: str
     """Of those ids: only equal tasks are paired."""
 
-    @property
-    def values(self) -> Floats:
-        """Return each task's share of attempts that succeeded."""
-        return np.array(self.successes, dtype=np.float64) / self.epochs
+    def passing(self, tries: int = 1) -> Floats:
+        """Return each task's pass@k, k being `tries`; of one, the share of its attempts that succeeded."""
+        return np.array([pass_at_k(self.epochs, each, tries) for each in self.successes], dtype=np.float64)
 
 
 class Curve(Value, frozen=True, kw_only=True):
@@ -85,9 +85,9 @@ class Line(Value, frozen=True, kw_only=True):
     began: str = ""
     """Digest of the weights that it began with (of a warm start: that it made); empty where it was not written down."""
 
-    def table(self, temperature: float) -> dict[str, Floats]:
-        """Return environment -> the value of each task, at a temperature."""
-        return {each.env: each.values for each in self.scores if each.temperature == temperature}
+    def table(self, temperature: float, tries: int = 1) -> dict[str, Floats]:
+        """Return environment -> the value of each task, at a temperature, in so many tries."""
+        return {each.env: each.passing(tries) for each in self.scores if each.temperature == temperature}
 
     def digests(self, temperature: float) -> dict[str, str]:
         """Return environment -> which tasks those are."""

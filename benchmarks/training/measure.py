@@ -87,7 +87,7 @@ def validation(run: Path, made: Sequence[Update], of_an_update: int) -> tuple[Cu
     points: dict[int, dict[str, float]] = {}
     for folder in sorted((run / scores.FOLDER).glob(f"{scores.VALIDATION}*")):
         version = int(folder.name.rpartition("-")[2])
-        found = {each.env: float(each.values.mean()) for each in scored(folder, "validation", 0.0)}
+        found = {each.env: float(each.passing().mean()) for each in scored(folder, "validation", 0.0)}
         if found and version in when:
             points[version] = found
 

@@ -12,11 +12,9 @@ from benchmarks.training.lines import Curve, Line, mean, of_seeds
 from benchmarks.training.statistics import Effect, effect, family, level
 from benchmarks.training.table import EXPERIMENTS, Experiment
 from harness.core import Value
-from harness.metrics import pass_at_k
 from harness.metrics.comparison import permutation_p
 
 PLOTS = Path(__file__).parent.parent.parent / "docs" / "training"
-KS = (1, 2, 4, 8, 16)
 FIGURES = (
     "by environment",
     "training, s",
@@ -35,15 +33,21 @@ FIGURES = (
 
 
 class Compared(Value, frozen=True, kw_only=True):
-    """One comparison at one temperature."""
+    """One comparison at one temperature, of success in so many tries."""
 
     arm: str
     against: str
     temperature: float
+    tries: int = 1
     effect: Effect | None
     """None below two seeds that both have."""
     alone: tuple[float, ...] = ()
     """p of each seed by itself, paired by task, as `harness compare` has it."""
+
+    @property
+    def at(self) -> str:
+        """Say what is compared."""
+        return _at(self.temperature) + (f", pass@{self.tries}" if self.tries > 1 else "")
 
 
 class Story(Value, frozen=True, kw_only=True):
@@ -57,24 +61,32 @@ class Story(Value, frozen=True, kw_only=True):
 def story(experiment: Experiment, lines: Mapping[str, Line], table: Sequence[Experiment] = EXPERIMENTS) -> Story:
     """Return an experiment's results, its comparisons corrected as one family."""
     arms = {arm.name: of_seeds(lines, orders.keys(experiment, arm.name, lines, table)) for arm in experiment.arms}
-    pairs = [(arm, other, each) for arm, other in experiment.against for each in _temperatures(experiment, arm, other)]
-    found = family([_effect(experiment, arms[arm], arms[against], each) for arm, against, each in pairs])
+    pairs = [(arm, other, *each) for arm, other in experiment.against for each in _played(experiment, arm, other)]
+    effects = family(
+        [_effect(experiment, arms[arm], arms[against], each, tries) for arm, against, each, tries in pairs]
+    )
     return Story(
         experiment=experiment,
         arms=arms,
         compared=tuple(
             Compared(
-                arm=arm, against=against, temperature=each, effect=one, alone=_alone(arms[arm], arms[against], each)
+                arm=arm,
+                against=against,
+                temperature=each,
+                tries=tries,
+                effect=one,
+                alone=_alone(arms[arm], arms[against], each, tries),
             )
-            for (arm, against, each), one in zip(pairs, found, strict=True)
+            for (arm, against, each, tries), one in zip(pairs, effects, strict=True)
         ),
     )
 
 
-def _temperatures(experiment: Experiment, *arms: str) -> tuple[float, ...]:
-    """Return at which temperatures arms can be compared: what is sampled is played at 1 alone."""
-    alone = any(experiment.arm(arm).kind == "sample" for arm in arms)
-    return tuple(each for each in experiment.temperatures if each == 1 or not alone)
+def _played(experiment: Experiment, *arms: str) -> list[tuple[float, int]]:
+    """Return at which temperatures and in how many tries arms can be compared: what is sampled is played at 1 alone."""
+    sampled = [experiment.arm(arm).kind == "sample" for arm in arms]
+    tries = sorted({1, experiment.epochs}) if all(sampled) else [1]
+    return [(each, k) for each in experiment.temperatures if each == 1 or not any(sampled) for k in tries]
 
 
 def overview(stories: Sequence[Story]) -> str:
@@ -86,7 +98,7 @@ def overview(stories: Sequence[Story]) -> str:
             if (found := each.effect) is not None:
                 low, high = found.interval
                 rows.append(
-                    f"| [{name}](#{name}) | {each.arm} against {each.against} | {_at(each.temperature)} "
+                    f"| [{name}](#{name}) | {each.arm} against {each.against} | {each.at} "
                     f"| {found.difference:+.3f} [{low:+.3f}, {high:+.3f}] | {found.detectable:.3f} | {found.says} |"
                 )
     return "\n".join(["### All comparisons", "", *rows])
@@ -111,7 +123,7 @@ def text(told: Story, drawn: Sequence[str]) -> str:
         parts.append(f"These runs are of several machines ({named}): seconds can be compared within one.")
     if any(each.effect for each in told.compared):
         parts += [_comparisons(told)]
-    if passes := _passes(told):
+    if passes := _passing(told):
         parts += [passes]
     parts += [f"![{asked.name}](training/{name})" for name in drawn]
     return "\n\n".join(parts)
@@ -130,6 +142,8 @@ def draw(told: Story, folder: Path) -> list[str]:
         seen = {arm: [line.by_env.get(env, Curve()) for line in lines.values()] for arm, lines in told.arms.items()}
         if bands := _bands(seen, "samples"):
             made[f"validation-{env}"] = plots.curves(f"{name}: {env}", what, "validation success, greedy", bands)
+    if bands := _bands(_passes(told), "samples"):
+        made["pass"] = plots.curves(name, "tries at a task", "a success among them", bands)
     if bars := [_bar(each) for each in told.compared if each.effect is not None]:
         made["differences"] = plots.bars(name, "difference of success, 95 % interval", bars)
     if dots := _apart(told):
@@ -164,18 +178,18 @@ def _common(first: Mapping[int, Line], second: Mapping[int, Line], temperature: 
 
 
 def _effect(
-    experiment: Experiment, first: Mapping[int, Line], second: Mapping[int, Line], temperature: float
+    experiment: Experiment, first: Mapping[int, Line], second: Mapping[int, Line], temperature: float, tries: int = 1
 ) -> Effect | None:
     seeds = _common(first, second, temperature)
-    tables = [{seed: arm[seed].table(temperature) for seed in seeds} for arm in (first, second)]
+    tables = [{seed: arm[seed].table(temperature, tries) for seed in seeds} for arm in (first, second)]
     return effect(tables[0], tables[1], len(experiment.seeds))
 
 
-def _alone(first: Mapping[int, Line], second: Mapping[int, Line], temperature: float) -> tuple[float, ...]:
+def _alone(first: Mapping[int, Line], second: Mapping[int, Line], temperature: float, tries: int) -> tuple[float, ...]:
     """Return the p-value of each seed by itself; environments count alike."""
     found = []
     for seed in _common(first, second, temperature):
-        one, other = first[seed].table(temperature), second[seed].table(temperature)
+        one, other = (arm[seed].table(temperature, tries) for arm in (first, second))
         found.append(permutation_p(np.concatenate([(one[env] - other[env]) / len(one[env]) for env in one]))[0])
     return tuple(found)
 
@@ -229,28 +243,40 @@ def _comparisons(told: Story) -> str:
         name = f"{each.arm} against {each.against}"
         found = each.effect
         if found is None:
-            rows.append(f"| {name} | {_at(each.temperature)} | | | | | | no claim: too few seeds | |")
+            rows.append(f"| {name} | {each.at} | | | | | | no claim: too few seeds | |")
             continue
         low, high = found.interval
         rows.append(
-            f"| {name} | {_at(each.temperature)} | {found.difference:+.3f} | {low:+.3f} to {high:+.3f} "
+            f"| {name} | {each.at} | {found.difference:+.3f} | {low:+.3f} to {high:+.3f} "
             f"| {found.p_holm:.2g} | {found.detectable:.3f} | {found.seeds} × {found.tasks} | {found.says} "
             f"| {'; '.join(f'{value:+.3f}, p {p:.2g}' for value, p in zip(found.each, each.alone, strict=True))} |"
         )
     return "\n".join(rows)
 
 
-def _passes(told: Story) -> str:
-    """Return pass@k of the arms whose tasks were played several times."""
-    rows = []
+def _passes(told: Story) -> dict[str, list[Curve]]:
+    """Return arm -> each seed's pass@k over k, of the arms whose tasks were played several times."""
+    found = {}
     for name, lines in told.arms.items():
-        several = [each for line in lines.values() for each in line.scores if each.epochs > 1]
-        if several:
-            ks = [k for k in KS if k <= min(each.epochs for each in several)]
-            cells = [np.mean([[pass_at_k(e.epochs, n, k) for n in e.successes] for e in several]) for k in ks]
-            rows.append(f"| {name} | {len(lines)} | " + " | ".join(f"{cell:.3f}" for cell in cells) + " |")
-            heads = "| arm | seeds | " + " | ".join(f"pass@{k}" for k in ks) + " |\n" + "|---" * (2 + len(ks)) + "|"
-    return "\n".join([heads, *rows]) if rows else ""
+        tries = min((each.epochs for line in lines.values() for each in line.scores), default=1)
+        if tries > 1:
+            ks = tuple(range(1, tries + 1))
+            found[name] = [
+                Curve(samples=ks, values=tuple(float(np.mean([e.passing(k).mean() for e in line.scores])) for k in ks))
+                for line in lines.values()
+            ]
+    return found
+
+
+def _passing(told: Story) -> str:
+    """Return pass@k as a table, k a power of two."""
+    rows = []
+    for name, curves in _passes(told).items():
+        places = [2**power - 1 for power in range(curves[0].samples[-1].bit_length())]
+        cells = [f"{np.mean([each.values[place] for each in curves]):.3f}" for place in places]
+        rows.append(f"| {name} | {len(curves)} | " + " | ".join(cells) + " |")
+        heads = " | ".join(f"pass@{place + 1}" for place in places)
+    return "\n".join([f"| arm | seeds | {heads} |", "|---" * (2 + len(places)) + "|", *rows]) if rows else ""
 
 
 def _apart(told: Story, against: str | None = None) -> list[plots.Dots]:
@@ -272,7 +298,7 @@ def _apart(told: Story, against: str | None = None) -> list[plots.Dots]:
 def _bar(each: Compared) -> plots.Bar:
     assert each.effect is not None
     low, high = each.effect.interval
-    return plots.Bar(f"{each.arm} − {each.against}, {_at(each.temperature)}", each.effect.difference, low, high)
+    return plots.Bar(f"{each.arm} − {each.against}, {each.at}", each.effect.difference, low, high)
 
 
 def _at(temperature: float) -> str:

@@ -379,7 +379,7 @@ def test_scores_are_read_task_by_task(tmp_path: Path, run: Callable[..., tuple[i
     words = ["eval", "--model", "scripted/oracle", "--env", "db", "--split", "validation", "--limit", "3"]
     assert run(*words, "--out", str(out))[0] == 0
     (score,) = measure.scored(out, "validation", 0.0)
-    assert score.env == "db" and score.successes == (1, 1, 1) and list(score.values) == [1, 1, 1]
+    assert score.env == "db" and score.successes == (1, 1, 1) and list(score.passing()) == [1, 1, 1]
     made = [{"version": version, "seconds": 10.0 * version} for version in (1, 2)]
     curve, by_env = measure.validation(tmp_path, made, 16)
     assert curve == Curve(seconds=(20.0,), samples=(32,), values=(1.0,)) and by_env == {"db": curve}
@@ -454,6 +454,26 @@ def test_tasks_that_are_not_the_same_are_not_compared() -> None:
         for seed, each in story.arms["slow"].items()
     }
     assert section._effect(SMALL, story.arms["plain"], changed, 0.0) is None
+
+
+def test_arms_that_play_a_task_several_times_are_compared_by_pass_at_k_too(tmp_path: Path) -> None:
+    ratios = {"mixed": 0.5, "alone": 0.0}
+    sampled = (Arm(name=k, kind="sample", of="plain", sampled={"stale_ratio": v}) for k, v in ratios.items())
+    arms, against = (WARM, PLAIN, *sampled), (("mixed", "alone"),)
+    asked = msgspec.structs.replace(SMALL, arms=arms, against=against, temperatures=(1.0,), epochs=4)
+    wins = {"mixed": [2] * 40, "alone": [4] * 20 + [0] * 20}
+    found = {}
+    for name, each in wins.items():
+        for seed, key in orders.keys(asked, name, {}).items():
+            score = Scored(env="kg", split="test", temperature=1.0, epochs=4, successes=tuple(each), tasks_digest="d")
+            found[key] = line(key, seed, [], scores=(score,))
+    story = section.story(asked, found)
+    differences = {each.at: each.effect.difference for each in story.compared if each.effect}
+    assert differences == pytest.approx({"T = 1": 0.0, "T = 1, pass@4": 0.5}), "as often, and of twice as many tasks"
+    text = section.text(story, [])
+    assert "| arm | seeds | pass@1 | pass@2 | pass@4 |" in text
+    assert "| mixed | 3 | 0.500 | 0.833 | 1.000 |" in text and "| alone | 3 | 0.500 | 0.500 | 0.500 |" in text
+    assert "small-pass.svg" in section.draw(story, tmp_path)
 
 
 def test_many_curves_are_drawn_without_bands() -> None:
