@@ -166,7 +166,7 @@ async def evaluate(
         shutil.rmtree(out, ignore_errors=True)
         output, errors = await _evaluated(recipe, command, what)
     if not output:
-        raise SetupError(errors[-1] if errors else "harness eval said nothing")
+        raise SetupError(errors[-1].removeprefix("harness: ") if errors else "harness eval said nothing")
     told = json.loads(output[-1])
     overall = told["overall"] or next(iter(told["environments"].values()))
     return Result(what, version, float(overall["score"]), float(overall.get("coverage", 1.0)), str(out))

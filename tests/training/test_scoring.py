@@ -156,6 +156,12 @@ async def test_an_evaluation_that_is_overtaken_is_told(tmp_path: Path, monkeypat
     assert [line.split(":")[0] for line in said[1:]] == ["validation at update 1", "validation at update 3"]
 
 
+async def test_why_an_evaluation_fails_is_told_as_it_said_it_and_without_our_name(tmp_path: Path) -> None:
+    pytest.importorskip("torch", reason="needs torch: pip install -e '.[train]'")
+    with pytest.raises(SetupError, match=f"^hf/{tmp_path}/none: there is no folder"):
+        await evaluate(recipe(None), tmp_path, tmp_path / "none", 1, "validation", 1, what="validation")
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 async def test_an_evaluation_goes_on_where_it_stood_and_begins_anew_for_other_weights(tmp_path: Path) -> None:
