@@ -136,7 +136,8 @@ def draw(told: Story, folder: Path) -> list[str]:
     for over, what in (("seconds", "seconds of training"), ("samples", "attempts trained on")):
         for curve, y_name in (("validation", "validation success, greedy"), ("reward", "mean reward in training")):
             seen = {arm: [getattr(line, curve) for line in lines.values()] for arm, lines in told.arms.items()}
-            if bands := _bands(seen, over):
+            # One curve alone says nothing of what is asked.
+            if len(bands := _bands(seen, over)) > 1:
                 made[f"{curve}-{over}"] = plots.curves(name, what, y_name, bands)
     for env in _envs(told) if told.experiment.by_env else ():
         seen = {arm: [line.by_env.get(env, Curve()) for line in lines.values()] for arm, lines in told.arms.items()}
