@@ -93,9 +93,9 @@ class Line(Value, frozen=True, kw_only=True):
         """Return environment -> which tasks those are."""
         return {each.env: each.tasks_digest for each in self.scores if each.temperature == temperature}
 
-    def success(self, temperature: float) -> float | None:
-        """Return the mean over the environments; None where it was not scored."""
-        found = self.table(temperature)
+    def success(self, temperature: float, tries: int = 1) -> float | None:
+        """Return the mean over the environments, in so many tries; None where it was not scored."""
+        found = self.table(temperature, tries)
         return float(np.mean([values.mean() for values in found.values()])) if found else None
 
 

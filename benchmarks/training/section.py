@@ -38,7 +38,7 @@ class Compared(Value, frozen=True, kw_only=True):
     arm: str
     against: str
     temperature: float
-    tries: int = 1
+    tries: int
     effect: Effect | None
     """None below two seeds that both have."""
     alone: tuple[float, ...] = ()
@@ -136,8 +136,7 @@ def draw(told: Story, folder: Path) -> list[str]:
     for over, what in (("seconds", "seconds of training"), ("samples", "attempts trained on")):
         for curve, y_name in (("validation", "validation success, greedy"), ("reward", "mean reward in training")):
             seen = {arm: [getattr(line, curve) for line in lines.values()] for arm, lines in told.arms.items()}
-            # One curve alone says nothing of what is asked.
-            if len(bands := _bands(seen, over)) > 1:
+            if bands := _bands(seen, over):
                 made[f"{curve}-{over}"] = plots.curves(name, what, y_name, bands)
     for env in _envs(told) if told.experiment.by_env else ():
         seen = {arm: [line.by_env.get(env, Curve()) for line in lines.values()] for arm, lines in told.arms.items()}
@@ -161,7 +160,9 @@ def draw(told: Story, folder: Path) -> list[str]:
 
 
 def _bands(curves: Mapping[str, Sequence[Curve]], over: str) -> list[plots.Band]:
-    return [found for name, each in curves.items() if (found := plots.band(name, each, over))]
+    """Return the curves that there are; none where it is one alone, which says nothing of what is asked."""
+    bands = [found for name, each in curves.items() if (found := plots.band(name, each, over))]
+    return bands if len(bands) > 1 else []
 
 
 def _envs(told: Story) -> list[str]:
@@ -257,27 +258,25 @@ def _comparisons(told: Story) -> str:
 
 def _passes(told: Story) -> dict[str, list[Curve]]:
     """Return arm -> each seed's pass@k over k, of the arms whose tasks were played several times."""
-    found = {}
-    for name, lines in told.arms.items():
-        tries = min((each.epochs for line in lines.values() for each in line.scores), default=1)
-        if tries > 1:
-            ks = tuple(range(1, tries + 1))
-            found[name] = [
-                Curve(samples=ks, values=tuple(float(np.mean([e.passing(k).mean() for e in line.scores])) for k in ks))
-                for line in lines.values()
-            ]
-    return found
+    ks = tuple(range(1, told.experiment.epochs + 1))
+    return {
+        arm.name: [Curve(samples=ks, values=tuple(line.success(1.0, k) or 0.0 for k in ks)) for line in lines.values()]
+        for arm in told.experiment.arms
+        if arm.kind == "sample" and (lines := told.arms[arm.name])
+    }
 
 
 def _passing(told: Story) -> str:
     """Return pass@k as a table, k a power of two."""
-    rows = []
-    for name, curves in _passes(told).items():
-        places = [2**power - 1 for power in range(curves[0].samples[-1].bit_length())]
-        cells = [f"{np.mean([each.values[place] for each in curves]):.3f}" for place in places]
+    arms = _passes(told)
+    if not arms:
+        return ""
+    ks = [k for k in range(1, told.experiment.epochs + 1) if k.bit_count() == 1]
+    rows = ["| arm | seeds | " + " | ".join(f"pass@{k}" for k in ks) + " |", "|---" * (2 + len(ks)) + "|"]
+    for name, curves in arms.items():
+        cells = [f"{np.mean([each.values[k - 1] for each in curves]):.3f}" for k in ks]
         rows.append(f"| {name} | {len(curves)} | " + " | ".join(cells) + " |")
-        heads = " | ".join(f"pass@{place + 1}" for place in places)
-    return "\n".join([f"| arm | seeds | {heads} |", "|---" * (2 + len(places)) + "|", *rows]) if rows else ""
+    return "\n".join(rows)
 
 
 def _apart(told: Story, against: str | None = None) -> list[plots.Dots]:
