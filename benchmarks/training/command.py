@@ -92,7 +92,6 @@ def wanted(
 
 def planned(lines: dict[str, results.Line], table: Sequence[Experiment]) -> str:
     """Return what there is to run: a command, the runs that are there, and the time of the others."""
-    known = runner.estimates(lines)
     counted: set[str] = set()
     total = 0.0
     rows = ["| command | runs | there | minutes for the rest | asks |", "|---|---|---|---|---|"]
@@ -102,8 +101,9 @@ def planned(lines: dict[str, results.Line], table: Sequence[Experiment]) -> str:
             len(orders.keys(experiment, arm.name, lines, table)) for arm in experiment.arms
         )
         new = [order for order in found if order.key not in lines and order.key not in counted]
-        minutes = sum(known.get((order.recipe, order.kind), order.minutes) for order in new)
-        minutes += waiting * known.get((experiment.recipe, "train"), experiment.minutes)
+        minutes = sum(
+            results.minutes(lines, order.recipe, order.kind, order.above) or order.minutes for order in new
+        ) + waiting * (results.minutes(lines, experiment.recipe, "train", experiment.above) or experiment.minutes)
         counted |= {order.key for order in new}
         total += minutes
         there = sum(order.key in lines for order in found)

@@ -138,6 +138,17 @@ def mean(values: Iterable[float | None]) -> float | None:
     return float(np.mean(present)) if present else None
 
 
+def minutes(lines: Mapping[str, Line], recipe: str, kind: str, above: Mapping[str, Any]) -> float | None:
+    """Return the median minutes of the runs of a kind, of the same environments; None where none was made."""
+    envs = set(above.get("envs", ()))
+    taken = sorted(
+        line.wall_seconds / 60
+        for line in lines.values()
+        if line.recipe == recipe and line.kind == kind and set(line.above.get("envs", ())) == envs
+    )
+    return taken[len(taken) // 2] if taken else None
+
+
 def rounded(values: Sequence[float], digits: int = 4) -> tuple[float, ...]:
     """Return values short enough for a line."""
     return tuple(round(float(value), digits) for value in values)

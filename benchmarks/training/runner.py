@@ -17,7 +17,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from datetime import UTC, datetime
 from pathlib import Path
@@ -307,14 +307,6 @@ def tidy(folder: Path) -> None:
         shutil.rmtree(folder / name, ignore_errors=True)
     for old in (folder / "run" / "checkpoints").glob("step-*"):
         shutil.rmtree(old, ignore_errors=True)
-
-
-def estimates(lines: Mapping[str, Line]) -> dict[tuple[str, str], float]:
-    """Return (recipe, kind) -> the median minutes of the runs that were made."""
-    seconds: dict[tuple[str, str], list[float]] = {}
-    for line in lines.values():
-        seconds.setdefault((line.recipe, line.kind), []).append(line.wall_seconds)
-    return {what: sorted(each)[len(each) // 2] / 60 for what, each in seconds.items()}
 
 
 def _title(order: Order) -> str:

@@ -533,6 +533,18 @@ def test_the_plan_says_what_is_left_and_counts_shared_runs_once(tmp_path: Path) 
     assert small.splitlines()[-1] == twice.splitlines()[-1]
 
 
+def test_the_plan_reckons_by_the_runs_of_the_same_environments() -> None:
+    three = {"envs": {"kg": {}, "alfworld": {}, "webshop": {}}}
+    made = [(60.0, {}), (90.0, {}), (120.0, {"lr": 1.0}), (600.0, three), (660.0, three)]
+    lines = {
+        f"r{at}": line(f"r{at}", at, [1], wall_seconds=seconds, above=above) for at, (seconds, above) in enumerate(made)
+    }
+    assert results.minutes(lines, "micro", "train", {}) == 1.5
+    assert results.minutes(lines, "micro", "train", {"envs": {"webshop": {}, "kg": {}, "alfworld": {}}}) == 11
+    assert results.minutes(lines, "micro", "train", {"envs": {"kg": {}}}) is None
+    assert results.minutes(lines, "micro", "warm", {}) is None
+
+
 def test_a_seed_that_was_not_declared_is_refused(tmp_path: Path) -> None:
     with pytest.raises(SetupError, match="seed 7 was not declared"):
         wanted(SMALL, [7], fake(tmp_path), [SMALL])
