@@ -17,11 +17,22 @@ from numpy.typing import NDArray
 
 from harness.core import Value
 from harness.errors import SetupError, StorageError
-from harness.metrics import pass_at_k
+from harness.metrics import Measure, pass_at_k
 
 FOLDER = Path(__file__).with_name("results")
 SUFFIX = ".jsonl"
 Floats = NDArray[np.float64]
+
+
+class Counted(Value, frozen=True, kw_only=True):
+    """What of a task's attempts counts."""
+
+    measure: Measure = "success"
+    tries: int = 1
+    """k of pass@k; of one, the mean of the attempts."""
+
+
+SUCCESS = Counted()
 
 
 class Scored(Value, frozen=True, kw_only=True):
@@ -33,12 +44,16 @@ class Scored(Value, frozen=True, kw_only=True):
     epochs: int
     successes: tuple[int, ...]
     """Of each task, in the order of the tasks' ids."""
+    rewards: tuple[float, ...] = ()
+    """The mean of each task's attempts; empty where it was not written down."""
     tasks_digest: str
     """Of those ids: only equal tasks are paired."""
 
-    def passing(self, tries: int = 1) -> Floats:
-        """Return each task's pass@k, k being `tries`; of one, the share of its attempts that succeeded."""
-        return np.array([pass_at_k(self.epochs, each, tries) for each in self.successes], dtype=np.float64)
+    def values(self, counted: Counted = SUCCESS) -> Floats:
+        """Return the value of each task; none where it was not written down."""
+        if counted.measure == "reward":
+            return np.array(self.rewards, dtype=np.float64)
+        return np.array([pass_at_k(self.epochs, wins, counted.tries) for wins in self.successes], dtype=np.float64)
 
 
 class Curve(Value, frozen=True, kw_only=True):
@@ -85,17 +100,18 @@ class Line(Value, frozen=True, kw_only=True):
     began: str = ""
     """Digest of the weights that it began with (of a warm start: that it made); empty where it was not written down."""
 
-    def table(self, temperature: float, tries: int = 1) -> dict[str, Floats]:
-        """Return environment -> the value of each task, at a temperature, in so many tries."""
-        return {each.env: each.passing(tries) for each in self.scores if each.temperature == temperature}
+    def table(self, temperature: float, counted: Counted = SUCCESS) -> dict[str, Floats]:
+        """Return environment -> the value of each task, at a temperature; only of environments where it is known."""
+        found = {each.env: each.values(counted) for each in self.scores if each.temperature == temperature}
+        return {env: values for env, values in found.items() if len(values)}
 
     def digests(self, temperature: float) -> dict[str, str]:
         """Return environment -> which tasks those are."""
         return {each.env: each.tasks_digest for each in self.scores if each.temperature == temperature}
 
-    def success(self, temperature: float, tries: int = 1) -> float | None:
-        """Return the mean over the environments, in so many tries; None where it was not scored."""
-        found = self.table(temperature, tries)
+    def success(self, temperature: float, counted: Counted = SUCCESS) -> float | None:
+        """Return the mean over the environments; None where it was not scored."""
+        found = self.table(temperature, counted)
         return float(np.mean([values.mean() for values in found.values()])) if found else None
 
 

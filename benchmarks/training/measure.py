@@ -87,7 +87,7 @@ def validation(run: Path, made: Sequence[Update], of_an_update: int) -> tuple[Cu
     points: dict[int, dict[str, float]] = {}
     for folder in sorted((run / scores.FOLDER).glob(f"{scores.VALIDATION}*")):
         version = int(folder.name.rpartition("-")[2])
-        found = {each.env: float(each.passing().mean()) for each in scored(folder, "validation", 0.0)}
+        found = {each.env: float(each.values().mean()) for each in scored(folder, "validation", 0.0)}
         if found and version in when:
             points[version] = found
 
@@ -110,14 +110,19 @@ def scored(folder: Path, split: str, temperature: float) -> tuple[Scored, ...]:
     found = []
     for entry, tasks in run.header.tasks.items():
         rows = by_task(attempts, entry)
-        wins = [sum(rows[task].scored("success")) if task in rows else 0.0 for task in sorted(tasks)]
+        wins, paid = (
+            [rows[task].scored(measure) if task in rows else [] for task in sorted(tasks)]
+            for measure in ("success", "reward")
+        )
+        epochs = max((len(row.attempts) for row in rows.values()), default=1)
         found.append(
             Scored(
                 env=entry,
                 split=split,
                 temperature=temperature,
-                epochs=max((len(row.attempts) for row in rows.values()), default=1),
-                successes=tuple(int(each) for each in wins),
+                epochs=epochs,
+                successes=tuple(int(sum(each)) for each in wins),
+                rewards=rounded([sum(each) / epochs for each in paid]),
                 tasks_digest=digest(sorted(tasks)),
             )
         )

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.training import orders, plots
-from benchmarks.training.lines import Curve, Line, mean, of_seeds
+from benchmarks.training.lines import SUCCESS, Counted, Curve, Floats, Line, mean, of_seeds
 from benchmarks.training.statistics import Effect, effect, family, level
 from benchmarks.training.table import EXPERIMENTS, Experiment
 from harness.core import Value
@@ -16,7 +16,6 @@ from harness.metrics.comparison import permutation_p
 
 PLOTS = Path(__file__).parent.parent.parent / "docs" / "training"
 FIGURES = (
-    "by environment",
     "training, s",
     "updates",
     "tokens trained /s",
@@ -29,16 +28,16 @@ FIGURES = (
     "peak MB",
     "load",
 )
-"""Heads of what `_row` has after the successes."""
+"""Heads of what `_row` has at its end."""
 
 
 class Compared(Value, frozen=True, kw_only=True):
-    """One comparison at one temperature, of success in so many tries."""
+    """One comparison at one temperature."""
 
     arm: str
     against: str
     temperature: float
-    tries: int
+    counted: Counted
     effect: Effect | None
     """None below two seeds that both have."""
     alone: tuple[float, ...] = ()
@@ -47,7 +46,8 @@ class Compared(Value, frozen=True, kw_only=True):
     @property
     def at(self) -> str:
         """Say what is compared."""
-        return _at(self.temperature) + (f", pass@{self.tries}" if self.tries > 1 else "")
+        told = f"pass@{self.counted.tries}" if self.counted.tries > 1 else self.counted.measure
+        return _at(self.temperature) + ("" if self.counted == SUCCESS else f", {told}")
 
 
 class Story(Value, frozen=True, kw_only=True):
@@ -63,7 +63,7 @@ def story(experiment: Experiment, lines: Mapping[str, Line], table: Sequence[Exp
     arms = {arm.name: of_seeds(lines, orders.keys(experiment, arm.name, lines, table)) for arm in experiment.arms}
     pairs = [(arm, other, *each) for arm, other in experiment.against for each in _played(experiment, arm, other)]
     effects = family(
-        [_effect(experiment, arms[arm], arms[against], each, tries) for arm, against, each, tries in pairs]
+        [_effect(experiment, arms[arm], arms[against], each, counted) for arm, against, each, counted in pairs]
     )
     return Story(
         experiment=experiment,
@@ -73,20 +73,21 @@ def story(experiment: Experiment, lines: Mapping[str, Line], table: Sequence[Exp
                 arm=arm,
                 against=against,
                 temperature=each,
-                tries=tries,
+                counted=counted,
                 effect=one,
-                alone=_alone(arms[arm], arms[against], each, tries),
+                alone=_alone(arms[arm], arms[against], each, counted),
             )
-            for (arm, against, each, tries), one in zip(pairs, effects, strict=True)
+            for (arm, against, each, counted), one in zip(pairs, effects, strict=True)
         ),
     )
 
 
-def _played(experiment: Experiment, *arms: str) -> list[tuple[float, int]]:
-    """Return at which temperatures and in how many tries arms can be compared: what is sampled is played at 1 alone."""
+def _played(experiment: Experiment, *arms: str) -> list[tuple[float, Counted]]:
+    """Return at which temperatures and by what arms can be compared: what is sampled is played at 1 alone."""
     sampled = [experiment.arm(arm).kind == "sample" for arm in arms]
-    tries = sorted({1, experiment.epochs}) if all(sampled) else [1]
-    return [(each, k) for each in experiment.temperatures if each == 1 or not any(sampled) for k in tries]
+    counted = [Counted(measure=each) for each in experiment.measures]
+    counted += [Counted(tries=experiment.epochs)] if all(sampled) and experiment.epochs > 1 else []
+    return [(each, one) for each in experiment.temperatures if each == 1 or not any(sampled) for one in counted]
 
 
 def overview(stories: Sequence[Story]) -> str:
@@ -169,59 +170,63 @@ def _envs(told: Story) -> list[str]:
     return sorted({env for lines in told.arms.values() for line in lines.values() for env in line.by_env})
 
 
-def _common(first: Mapping[int, Line], second: Mapping[int, Line], temperature: float) -> list[int]:
+def _common(first: Mapping[int, Line], second: Mapping[int, Line], temperature: float, counted: Counted) -> list[int]:
     """Return the seeds at which both arms began with the same weights, as far as known, and played the same tasks."""
     return [
         seed
         for seed in sorted(set(first) & set(second))
-        if (digests := first[seed].digests(temperature)) and digests == second[seed].digests(temperature)
+        if all(arm[seed].table(temperature, counted) for arm in (first, second))
+        if first[seed].digests(temperature) == second[seed].digests(temperature)
         if not (first[seed].began and second[seed].began) or first[seed].began == second[seed].began
     ]
 
 
 def _effect(
-    experiment: Experiment, first: Mapping[int, Line], second: Mapping[int, Line], temperature: float, tries: int = 1
+    experiment: Experiment, first: Mapping[int, Line], second: Mapping[int, Line], temperature: float, counted: Counted
 ) -> Effect | None:
-    seeds = _common(first, second, temperature)
-    tables = [{seed: arm[seed].table(temperature, tries) for seed in seeds} for arm in (first, second)]
+    seeds = _common(first, second, temperature, counted)
+    tables = [{seed: arm[seed].table(temperature, counted) for seed in seeds} for arm in (first, second)]
     return effect(tables[0], tables[1], len(experiment.seeds))
 
 
-def _alone(first: Mapping[int, Line], second: Mapping[int, Line], temperature: float, tries: int) -> tuple[float, ...]:
+def _alone(
+    first: Mapping[int, Line], second: Mapping[int, Line], temperature: float, counted: Counted
+) -> tuple[float, ...]:
     """Return the p-value of each seed by itself; environments count alike."""
     found = []
-    for seed in _common(first, second, temperature):
-        one, other = (arm[seed].table(temperature, tries) for arm in (first, second))
+    for seed in _common(first, second, temperature, counted):
+        one, other = (arm[seed].table(temperature, counted) for arm in (first, second))
         found.append(permutation_p(np.concatenate([(one[env] - other[env]) / len(one[env]) for env in one]))[0])
     return tuple(found)
 
 
 def _arms(told: Story) -> str:
-    temperatures = told.experiment.temperatures
-    heads = ["arm", "seeds", *(_at(each) for each in temperatures), *FIGURES]
+    asked = told.experiment
+    counted = [Counted(measure=each) for each in asked.measures]
+    heads = [
+        "arm",
+        "seeds",
+        *(_at(each) for each in asked.temperatures),
+        *("by environment" if each == SUCCESS else f"{each.measure} by environment" for each in counted),
+        *FIGURES,
+    ]
     rows = ["| " + " | ".join(heads) + " |", "|---" * len(heads) + "|"]
     for name, lines in told.arms.items():
         if lines:
-            rows.append("| " + " | ".join(_row(name, [*lines.values()], temperatures)) + " |")
+            rows.append("| " + " | ".join(_row(name, [*lines.values()], asked.temperatures, counted)) + " |")
     return "\n".join(rows)
 
 
-def _row(name: str, lines: Sequence[Line], temperatures: Sequence[float]) -> list[str]:
+def _row(name: str, lines: Sequence[Line], temperatures: Sequence[float], counted: Sequence[Counted]) -> list[str]:
     def figure(key: str) -> float | None:
         return mean(line.figures.get(key) for line in lines)
 
-    envs = sorted({each.env for line in lines for each in line.scores})
-    by_env = [
-        f"{env} {_number(mean(float(line.table(temperatures[0])[env].mean()) for line in lines), 2)}"
-        for env in envs
-        if all(env in line.table(temperatures[0]) for line in lines)
-    ]
     rate = mean(line.figures["tokens_trained"] / line.seconds for line in lines if line.figures.get("tokens_trained"))
     return [
         name,
         str(len(lines)),
         *(_success(lines, each) for each in temperatures),
-        ", ".join(by_env),
+        *(_by_env([line.table(temperatures[0], each) for line in lines]) for each in counted),
         _number(mean(line.seconds for line in lines), 0),
         _number(figure("updates"), 0),
         _number(rate, 0),
@@ -234,6 +239,16 @@ def _row(name: str, lines: Sequence[Line], temperatures: Sequence[float]) -> lis
         _number(max(line.peak_mb for line in lines), 0),
         _number(max(max(line.load) for line in lines), 1),
     ]
+
+
+def _by_env(tables: Sequence[Mapping[str, Floats]]) -> str:
+    """Return the mean of each environment that was scored in all seeds."""
+    known = [table for table in tables if table]
+    return ", ".join(
+        f"{env} {np.mean([table[env].mean() for table in known]):.2f}"
+        for env in sorted(set().union(*known))
+        if all(env in table for table in known)
+    )
 
 
 def _comparisons(told: Story) -> str:
@@ -260,7 +275,10 @@ def _passes(told: Story) -> dict[str, list[Curve]]:
     """Return arm -> each seed's pass@k over k, of the arms whose tasks were played several times."""
     ks = tuple(range(1, told.experiment.epochs + 1))
     return {
-        arm.name: [Curve(samples=ks, values=tuple(line.success(1.0, k) or 0.0 for k in ks)) for line in lines.values()]
+        arm.name: [
+            Curve(samples=ks, values=tuple(line.success(1.0, Counted(tries=k)) or 0.0 for k in ks))
+            for line in lines.values()
+        ]
         for arm in told.experiment.arms
         if arm.kind == "sample" and (lines := told.arms[arm.name])
     }

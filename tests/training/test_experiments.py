@@ -379,7 +379,8 @@ def test_scores_are_read_task_by_task(tmp_path: Path, run: Callable[..., tuple[i
     words = ["eval", "--model", "scripted/oracle", "--env", "db", "--split", "validation", "--limit", "3"]
     assert run(*words, "--out", str(out))[0] == 0
     (score,) = measure.scored(out, "validation", 0.0)
-    assert score.env == "db" and score.successes == (1, 1, 1) and list(score.passing()) == [1, 1, 1]
+    assert score.env == "db" and score.successes == (1, 1, 1) and score.rewards == (1, 1, 1)
+    assert list(score.values()) == [1, 1, 1]
     made = [{"version": version, "seconds": 10.0 * version} for version in (1, 2)]
     curve, by_env = measure.validation(tmp_path, made, 16)
     assert curve == Curve(seconds=(20.0,), samples=(32,), values=(1.0,)) and by_env == {"db": curve}
@@ -474,6 +475,29 @@ def test_arms_that_play_a_task_several_times_are_compared_by_pass_at_k_too(tmp_p
     assert "| arm | seeds | pass@1 | pass@2 | pass@4 |" in text
     assert "| mixed | 3 | 0.500 | 0.833 | 1.000 |" in text and "| alone | 3 | 0.500 | 0.500 | 0.500 |" in text
     assert "small-pass.svg" in section.draw(story, tmp_path)
+
+
+def test_rewards_are_compared_where_an_experiment_asks_for_it_and_only_of_lines_that_have_them() -> None:
+    asked = msgspec.structs.replace(
+        SMALL, arms=(WARM, PLAIN, Arm(name="slow", above={"eta": 0})), against=(("plain", "slow"),), seeds=(1, 2, 3, 4),
+        measures=("success", "reward"),
+    )  # fmt: skip
+    paid = {"plain": 0.75, "slow": 0.5}
+    found = {}
+    for name, reward in paid.items():
+        for seed, key in orders.keys(asked, name, {}).items():
+            each = line(key, seed, [0] * 40)
+            score = msgspec.structs.replace(each.scores[0], rewards=() if seed == 4 else (reward,) * 40)
+            found[key] = msgspec.structs.replace(each, scores=(score,))
+    story = section.story(asked, found)
+    effects = {each.at: each.effect for each in story.compared if each.effect}
+    assert {at: each.seeds for at, each in effects.items()} == {"greedy": 4, "greedy, reward": 3}
+    assert effects["greedy"].difference == 0 and effects["greedy, reward"].difference == pytest.approx(0.25)
+    assert effects["greedy, reward"].says == "no claim: 3 of 4 seeds"
+    text = section.text(story, [])
+    assert "| by environment | reward by environment |" in text
+    assert "| kg 0.00 | kg 0.75 |" in text and "| kg 0.00 | kg 0.50 |" in text
+    assert "reward by environment" not in section.text(msgspec.structs.replace(story, experiment=SMALL), [])
 
 
 def test_many_curves_are_drawn_without_bands() -> None:
