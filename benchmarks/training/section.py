@@ -132,7 +132,7 @@ def text(told: Story, drawn: Sequence[str]) -> str:
 
 def draw(told: Story, folder: Path) -> list[str]:
     """Draw an experiment's plots into a folder; return their names."""
-    name = told.experiment.name
+    name, measures = told.experiment.name, told.experiment.measures
     made: dict[str, str] = {}
     for over, what in (("seconds", "seconds of training"), ("samples", "attempts trained on")):
         for curve, y_name in (("validation", "validation success, greedy"), ("reward", "mean reward in training")):
@@ -146,7 +146,7 @@ def draw(told: Story, folder: Path) -> list[str]:
     if bands := _bands(_passes(told), "samples"):
         made["pass"] = plots.curves(name, "tries at a task", "a success among them", bands)
     if bars := [_bar(each) for each in told.compared if each.effect is not None]:
-        made["differences"] = plots.bars(name, "difference of success, 95 % interval", bars)
+        made["differences"] = plots.bars(name, f"difference of {' and '.join(measures)}, 95 % interval", bars)
     if dots := _apart(told):
         success = f"success, {_at(told.experiment.temperatures[0])}"
         made["kl"] = plots.points(name, "mean KL of the stale pool's tokens", success, dots)
