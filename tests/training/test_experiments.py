@@ -454,7 +454,7 @@ def test_tasks_that_are_not_the_same_are_not_compared() -> None:
         seed: msgspec.structs.replace(each, scores=(msgspec.structs.replace(each.scores[0], tasks_digest="other"),))
         for seed, each in story.arms["slow"].items()
     }
-    assert section._effect(SMALL, story.arms["plain"], changed, 0.0) is None
+    assert section._effect(SMALL, story.arms["plain"], changed, 0.0, results.SUCCESS) is None
 
 
 def test_arms_that_play_a_task_several_times_are_compared_by_pass_at_k_too(tmp_path: Path) -> None:
