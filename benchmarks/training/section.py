@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import msgspec
 import numpy as np
 
 from benchmarks.training import orders, plots
 from benchmarks.training.lines import SUCCESS, Counted, Curve, Floats, Line, mean, of_seeds
-from benchmarks.training.statistics import Effect, effect, family, level
+from benchmarks.training.statistics import Effect, Table, effect, family, level
 from benchmarks.training.table import EXPERIMENTS, Experiment
 from harness.core import Value
 from harness.metrics.comparison import permutation_p
@@ -61,25 +62,14 @@ class Story(Value, frozen=True, kw_only=True):
 def story(experiment: Experiment, lines: Mapping[str, Line], table: Sequence[Experiment] = EXPERIMENTS) -> Story:
     """Return an experiment's results, its comparisons corrected as one family."""
     arms = {arm.name: of_seeds(lines, orders.keys(experiment, arm.name, lines, table)) for arm in experiment.arms}
-    pairs = [(arm, other, *each) for arm, other in experiment.against for each in _played(experiment, arm, other)]
-    effects = family(
-        [_effect(experiment, arms[arm], arms[against], each, counted) for arm, against, each, counted in pairs]
-    )
-    return Story(
-        experiment=experiment,
-        arms=arms,
-        compared=tuple(
-            Compared(
-                arm=arm,
-                against=against,
-                temperature=each,
-                counted=counted,
-                effect=one,
-                alone=_alone(arms[arm], arms[against], each, counted),
-            )
-            for (arm, against, each, counted), one in zip(pairs, effects, strict=True)
-        ),
-    )
+    found = [
+        _compared(experiment, arms, arm, against, *each)
+        for arm, against in experiment.against
+        for each in _played(experiment, arm, against)
+    ]
+    effects = family([each.effect for each in found])
+    compared = [msgspec.structs.replace(each, effect=one) for each, one in zip(found, effects, strict=True)]
+    return Story(experiment=experiment, arms=arms, compared=tuple(compared))
 
 
 def _played(experiment: Experiment, *arms: str) -> list[tuple[float, Counted]]:
@@ -170,34 +160,44 @@ def _envs(told: Story) -> list[str]:
     return sorted({env for lines in told.arms.values() for line in lines.values() for env in line.by_env})
 
 
-def _common(first: Mapping[int, Line], second: Mapping[int, Line], temperature: float, counted: Counted) -> list[int]:
-    """Return the seeds at which both arms began with the same weights, as far as known, and played the same tasks."""
-    return [
-        seed
-        for seed in sorted(set(first) & set(second))
-        if all(arm[seed].table(temperature, counted) for arm in (first, second))
-        if first[seed].digests(temperature) == second[seed].digests(temperature)
-        if not (first[seed].began and second[seed].began) or first[seed].began == second[seed].began
-    ]
+def _compared(
+    experiment: Experiment,
+    arms: Mapping[str, Mapping[int, Line]],
+    arm: str,
+    against: str,
+    temperature: float,
+    counted: Counted,
+) -> Compared:
+    """Return a comparison by itself, not yet corrected for others."""
+    first, second = _paired(arms[arm], arms[against], temperature, counted)
+    return Compared(
+        arm=arm,
+        against=against,
+        temperature=temperature,
+        counted=counted,
+        effect=effect(first, second, len(experiment.seeds)),
+        alone=tuple(_alone(first[seed], second[seed]) for seed in first),
+    )
 
 
-def _effect(
-    experiment: Experiment, first: Mapping[int, Line], second: Mapping[int, Line], temperature: float, counted: Counted
-) -> Effect | None:
-    seeds = _common(first, second, temperature, counted)
-    tables = [{seed: arm[seed].table(temperature, counted) for seed in seeds} for arm in (first, second)]
-    return effect(tables[0], tables[1], len(experiment.seeds))
-
-
-def _alone(
+def _paired(
     first: Mapping[int, Line], second: Mapping[int, Line], temperature: float, counted: Counted
-) -> tuple[float, ...]:
-    """Return the p-value of each seed by itself; environments count alike."""
-    found = []
-    for seed in _common(first, second, temperature, counted):
-        one, other = (arm[seed].table(temperature, counted) for arm in (first, second))
-        found.append(permutation_p(np.concatenate([(one[env] - other[env]) / len(one[env]) for env in one]))[0])
-    return tuple(found)
+) -> tuple[Table, Table]:
+    """Return both arms' tasks of the seeds that began with the same weights, as far as known, and played the same."""
+    ones: dict[int, dict[str, Floats]] = {}
+    others: dict[int, dict[str, Floats]] = {}
+    for seed in sorted(set(first) & set(second)):
+        one, other = first[seed], second[seed]
+        tables = one.table(temperature, counted), other.table(temperature, counted)
+        began_alike = not (one.began and other.began) or one.began == other.began
+        if all(tables) and began_alike and one.digests(temperature) == other.digests(temperature):
+            ones[seed], others[seed] = tables
+    return ones, others
+
+
+def _alone(one: Mapping[str, Floats], other: Mapping[str, Floats]) -> float:
+    """Return the p-value of a seed by itself; environments count alike."""
+    return permutation_p(np.concatenate([(one[env] - other[env]) / len(one[env]) for env in one]))[0]
 
 
 def _arms(told: Story) -> str:

@@ -22,6 +22,7 @@ from benchmarks.training import lines as results
 from benchmarks.training.command import planned, program, wanted, with_needed
 from benchmarks.training.lines import Curve, Line, Scored
 from benchmarks.training.runner import Runner
+from benchmarks.training.statistics import effect
 from benchmarks.training.table import EXPERIMENTS, FIVE, SMOKE, THREE, TUNING, Arm, Experiment, named
 from harness.errors import SetupError
 from tests.training.making import attempt, group
@@ -454,7 +455,7 @@ def test_tasks_that_are_not_the_same_are_not_compared() -> None:
         seed: msgspec.structs.replace(each, scores=(msgspec.structs.replace(each.scores[0], tasks_digest="other"),))
         for seed, each in story.arms["slow"].items()
     }
-    assert section._effect(SMALL, story.arms["plain"], changed, 0.0, results.SUCCESS) is None
+    assert effect(*section._paired(story.arms["plain"], changed, 0.0, results.SUCCESS), len(SMALL.seeds)) is None
 
 
 def test_arms_that_play_a_task_several_times_are_compared_by_pass_at_k_too(tmp_path: Path) -> None:
