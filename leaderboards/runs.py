@@ -9,6 +9,7 @@ unless the person allows it, and then the table says so.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -24,6 +25,8 @@ from leaderboards.rank import HERE, OVERALL, REGRADED, Cell, Group, Row
 
 API = frozenset({"openai", "anthropic", "google", "openrouter"})
 LOCAL = frozenset({"vllm", "hf"})
+TRAINED = re.compile(r"/(checkpoints/|snapshots/v\d{6,}-[0-9a-f]{12}/?$)")
+"""In the folders of a training run. Hugging Face's cache has `snapshots` too, each named by 40 digits of a commit."""
 
 
 def row(run: Run, board: Board) -> Row:
@@ -172,8 +175,8 @@ def _part_cells(summary: Summary, parts: Mapping[str, Aggregate]) -> dict[str, C
 
 
 def _group(header: Header) -> Group:
-    provider, _, name = header.config.model.partition("/")
-    if "checkpoints" in Path(name).parts:
+    provider = header.config.model.partition("/")[0]
+    if TRAINED.search(header.config.model):
         return "trained"
     if provider in LOCAL or header.config.connection.base_url:
         return "open"

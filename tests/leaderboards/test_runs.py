@@ -96,6 +96,9 @@ async def test_gold_play_is_never_ranked(tmp_path: Path) -> None:
         ("vllm/Qwen/Qwen3-8B", ModelOptions(), "open"),
         ("openai/local", ModelOptions(base_url="http://localhost:1/v1"), "open"),
         ("hf/runs/a/checkpoints/best", ModelOptions(), "trained"),
+        ("hf/checkpoints/best", ModelOptions(), "trained"),
+        ("hf//runs/a/snapshots/v000024-576036f6f8b7", ModelOptions(), "trained"),
+        (f"hf//cache/hub/models--Qwen--Qwen3-8B/snapshots/{'0a' * 20}", ModelOptions(), "open"),
         ("scripted/random", ModelOptions(), "other"),
     ],
 )
