@@ -25,8 +25,9 @@ from leaderboards.rank import HERE, OVERALL, REGRADED, Cell, Group, Row
 
 API = frozenset({"openai", "anthropic", "google", "openrouter"})
 LOCAL = frozenset({"vllm", "hf"})
-TRAINED = re.compile(r"/(checkpoints/|snapshots/v\d{6,}-[0-9a-f]{12}/?$)")
-"""In the folders of a training run. Hugging Face's cache has `snapshots` too, each named by 40 digits of a commit."""
+TRAINED = re.compile(r"/(checkpoints(/|$)|snapshots/v\d{6,}-[0-9a-f]{12}/?$)")
+"""In the folders of a training run, as `training/weights.py` names them. Hugging Face's cache has `snapshots` too, each
+named by 40 digits of a commit."""
 
 
 def row(run: Run, board: Board) -> Row:

@@ -16,6 +16,7 @@ from leaderboards.board import layout, load
 from leaderboards.rank import Row
 from leaderboards.runs import agreeing, check_fingerprints, discover, row
 from tests.leaderboards.played import Values, once, play
+from training import weights
 
 FULL = {entry.name: {"": [1.0] * (entry.tasks or 0)} for entry in load("agentbench-fc").entries}
 
@@ -97,6 +98,7 @@ async def test_gold_play_is_never_ranked(tmp_path: Path) -> None:
         ("openai/local", ModelOptions(base_url="http://localhost:1/v1"), "open"),
         ("hf/runs/a/checkpoints/best", ModelOptions(), "trained"),
         ("hf/checkpoints/best", ModelOptions(), "trained"),
+        ("hf/runs/a/checkpoints", ModelOptions(), "trained"),
         ("hf//runs/a/snapshots/v000024-576036f6f8b7", ModelOptions(), "trained"),
         (f"hf//cache/hub/models--Qwen--Qwen3-8B/snapshots/{'0a' * 20}", ModelOptions(), "open"),
         ("scripted/random", ModelOptions(), "other"),
@@ -105,6 +107,15 @@ async def test_gold_play_is_never_ranked(tmp_path: Path) -> None:
 async def test_groups(tmp_path: Path, model: str, connection: ModelOptions, group: str) -> None:
     config = EvalConfig(model=model, connection=connection)
     assert (await row_of(tmp_path, {"db": FULL["db"]}, config=config)).group == group
+
+
+async def test_what_training_publishes_is_known_as_trained(tmp_path: Path) -> None:
+    def write(part: Path) -> None:
+        (part / "model.safetensors").write_bytes(b"weights")
+
+    folder, _ = weights.publish(tmp_path / "snapshots", 24, write)
+    config = EvalConfig(model=f"hf/{folder}")
+    assert (await row_of(tmp_path, {"db": FULL["db"]}, config=config)).group == "trained"
 
 
 async def test_unscored_attempts_leave_the_lower_bound(tmp_path: Path) -> None:
